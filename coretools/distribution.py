@@ -16,8 +16,11 @@ EXTRAS = {
     "otel": ("traces of the HTTP server", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
     "redis": ("replicas of the HTTP server", ("redis",)),
     "code": (
-        "syntax errors in C#, CSS, PHP and Ruby",
-        ("tree_sitter_c_sharp", "tree_sitter_css", "tree_sitter_php", "tree_sitter_ruby"),
+        "symbols and syntax errors in further languages",
+        tuple(
+            f"tree_sitter_{name}"
+            for name in ("c", "c_sharp", "cpp", "css", "kotlin", "lua", "php", "ruby", "scala", "swift")
+        ),
     ),
     "files": ("pictures and PDF in read_file", ("PIL", "pypdfium2")),
 }

@@ -140,7 +140,7 @@ class Assembly(Resources):
         """The output of runs as resources; None where the tool `read_run` is not available."""
         from coretools.protocol.resources import RunResources  # imported late: needs the SDK
 
-        if self.catalog.current.find("read_run") is None:
+        if "read_run" not in self.catalog.current.tools:
             return None
         return RunResources(self.runs, self.settings.limits)
 
@@ -164,6 +164,8 @@ class Assembly(Resources):
                 policy=self.settings.policy,
                 path=self.runner.command_path,
                 can_run=any(map(self.catalog.current.find, ("run_command", "ci_build", "ci_test"))),
+                listed=self.catalog.current.tools,
+                unlisted=self.catalog.current.unlisted,
             )
         )
 

@@ -4,7 +4,7 @@ Generated from the settings in force, and bounded: they are part of every conver
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from coretools.config.operator_policy import CommandPolicy, OperatorPolicy, Verdict
@@ -15,12 +15,15 @@ from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 from coretools.truncation import and_more
 
-MOST_BYTES = 1_499
-"""Size of all instructions: about 400 tokens."""
+MOST_BYTES = 1_999
+"""Size of all instructions: about 500 tokens. Clients cut longer ones, at 2,000 characters and more."""
 
 _PATH_BYTES = 120
 _LIST_BYTES = 120
 """Size of a list of names; the rest is counted."""
+
+_UNLISTED_BYTES = 440
+"""Size of the list of unlisted tools, which has the names of all that are built in."""
 
 _TIER_BYTES = 256
 _NETWORK_BYTES = 280
@@ -34,6 +37,20 @@ TOOLCHAINS = (
 
 _USAGE = "Relative paths start there; paths elsewhere are refused. Prefer search_text to reading whole files"
 _USAGE_OF_COMMANDS = ", and the file, git and ci tools to run_command, which takes any bash line"
+
+_GUIDE = (
+    ("Find", ("search_text", "search_files", "directory_tree")),
+    ("Read", ("read_file", "read_files")),
+    ("Change", ("edit_file", "edit_files", "write_file", "move_path", "delete_file", "delete_directory")),
+    ("Take back changes", ("list_changes", "undo")),
+    ("Git", ("git_status", "git_diff", "git_log", "git_add", "git_commit", "git_switch", "git_pull", "git_push")),
+    ("Conflicts", ("git_conflicts", "git_continue")),
+    ("Test", ("ci_test",)),
+    ("Install packages", ("ci_restore",)),
+    ("Commands", ("run_command", "wait_run", "read_run", "write_run", "stop_run")),
+    ("Why something is refused", ("get_diagnostics",)),
+)
+"""Tools by what they are for: a client that loads tools on demand finds them by these words and names."""
 
 _FOLDER = (
     "A root is a folder of a larger repository, which shares its index and HEAD: in commands use `git commit .`, not"
@@ -64,6 +81,10 @@ class Situation:
     """PATH of commands."""
     can_run: bool
     """Whether commands, builds or tests can be started at all."""
+    listed: Collection[str]
+    """Names of the listed tools."""
+    unlisted: Collection[str]
+    """Names of the tools that can be called although they are not listed."""
 
 
 def instructions(here: Situation) -> str:
@@ -79,7 +100,19 @@ def instructions(here: Situation) -> str:
             _toolchains_line(here.path),
         ]
     lines += [_approval_line(here.policy), _remotes_line(here.policy) if here.can_run else ""]
-    return _cut("\n".join(line for line in lines if line), MOST_BYTES)
+    text = "\n".join(line for line in (*lines, _guide_line(here.listed)) if line)
+    return _cut(text + _unlisted_line(here.unlisted, MOST_BYTES - len(text.encode())), MOST_BYTES)
+
+
+def _guide_line(listed: Collection[str]) -> str:
+    parts = ((purpose, [name for name in names if name in listed]) for purpose, names in _GUIDE)
+    return "Tools: " + "; ".join(f"{purpose}: {', '.join(names)}" for purpose, names in parts if names) + "."
+
+
+def _unlisted_line(names: Collection[str], room: int) -> str:
+    """As many names as fit into the room; empty if none do."""
+    line = f"\nNot listed, but can be called: {_listed(sorted(names), _UNLISTED_BYTES)}."
+    return line if names and len(line.encode()) <= room else ""
 
 
 def _roots_line(roots: Roots) -> str:
@@ -121,12 +154,12 @@ def _shown(path: str) -> str:
     return _cut(printable(path), _PATH_BYTES)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str], most_bytes: int = _LIST_BYTES) -> str:
     """As many names as fit, and the number of the others."""
     names = list(dict.fromkeys(names))
     shown: list[str] = []
     for name in names:
-        if shown and len(", ".join((*shown, name)).encode()) > _LIST_BYTES:
+        if shown and len(", ".join((*shown, name)).encode()) > most_bytes:
             break
         shown.append(_cut(printable(name), _LIST_BYTES))
     return and_more(shown, len(names))

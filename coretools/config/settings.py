@@ -12,9 +12,13 @@ from coretools.config.operator_policy import OperatorPolicy
 from coretools.errors import BadSetting
 
 PROFILES = ("read", "dev", "ci", "all")
-"""Names of the profiles; `dev` is the default. `read`: only tools that read. `ci`: those, and builds, tests and
-restores. `dev`: tools for development, including commands. `all`: everything, also tools in no other profile."""
+"""Names of the profiles, which list tools; `dev` is the default. `read`: only tools that read. `ci`: those, and builds,
+tests and restores. `dev`: tools for development, including commands. `all`: everything, also tools in no other
+profile."""
 
+CHANGING_PROFILES = ("dev", "all")
+"""Profiles that permit every effect: they also accept calls of tools that they do not list. The others accept calls of
+unlisted tools that only read."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from coretools.config.settings import Settings, require_profile
+from coretools.config.settings import CHANGING_PROFILES, Settings, require_profile
 from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
 from coretools.operations.command import Command, duplicate_name
 from coretools.operations.declare import Surface
@@ -107,9 +107,12 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog:
-    """The commands of one selection. Lists and calls both use it, so what is not listed can't be called."""
+    """The commands of one selection: what lists show, and what can be called."""
 
     tools: Mapping[str, Command]
+    """The listed tools, by name."""
+    unlisted: Mapping[str, Command]
+    """Tools outside the profile's list that can be called all the same, because its rights cover their effect."""
     resources: Mapping[str, Resource]
     """By URI or template."""
     prompts: Mapping[str, Command]
@@ -120,26 +123,26 @@ class Catalog:
     """Whether lists include parameters declared `Rare`."""
 
     def __iter__(self) -> Iterator[Command]:
-        """The tools, in listing order."""
+        """The listed tools, in listing order."""
         return iter(self.tools.values())
 
     @property
     def commands(self) -> tuple[Command, ...]:
         """All commands; one with several surfaces appears once for each."""
         resources = [resource.command for resource in self.resources.values()]
-        return (*self.tools.values(), *resources, *self.prompts.values())
+        return (*self.tools.values(), *self.unlisted.values(), *resources, *self.prompts.values())
 
     def find(self, name: str) -> Command | None:
-        """The tool of this name, or None."""
-        return self.tools.get(name)
+        """The tool of this name, listed or not, or None if it can't be called."""
+        return self.tools.get(name) or self.unlisted.get(name)
 
     def get(self, name: str) -> Command:
-        """The tool of this name.
+        """The tool of this name, listed or not.
 
         Raises:
-            UnknownTool: not in the catalog; the error states why, or which name is similar.
+            UnknownTool: it can't be called; the error states why, or which name is similar.
         """
-        return self._named(self.tools, name, "tool")
+        return self._named({**self.tools, **self.unlisted}, name, "tool")
 
     def prompt(self, name: str) -> Command:
         """The prompt of this name.
@@ -185,18 +188,23 @@ def build_catalog(
     require_profile(selection.profile)
     surfaces = surfaces or Surfaces()
     withheld: dict[str, str] = {}
-    chosen = []
+    chosen, unlisted = [], []
     for command in commands:
         if not command.declaration.for_agents:
             continue
         reason = withholding_reason(command, selection)
-        if reason is None:
+        if reason is not None:
+            withheld[command.name] = reason
+        elif _is_in_profile(command, selection):
             chosen.append(command)
         else:
-            withheld[command.name] = reason
+            unlisted.append(command)
     prompts = _prompts(chosen)
+    tools = _tools(chosen, surfaces, prompts)
+    callable_tools = _tools(unlisted, Surfaces(), {})
     return Catalog(
-        tools=_tools(chosen, surfaces, prompts),
+        tools=tools,
+        unlisted={name: command for name, command in callable_tools.items() if name not in tools},
         resources=_resources(chosen, surfaces),
         prompts=prompts,
         withheld=withheld,
@@ -211,13 +219,13 @@ def commands_for_people(commands: Iterable[Command], selection: Selection) -> li
 
 
 def withholding_reason(command: Command, selection: Selection) -> str | None:
-    """Why a selection leaves a command out; None if it does not. Profiles affect only what agents may call."""
+    """Why a command can't be called with a selection; None if it can. Profiles restrict only agents."""
     declared = command.declaration
     if declared.withheld:
         return declared.withheld
     if selection.read_only and not declared.read_only:
         return "the server is read-only"
-    if declared.for_agents and selection.profile != "all" and selection.profile not in declared.profiles:
+    if declared.for_agents and not (_is_in_profile(command, selection) or _has_rights(command, selection)):
         including = " and ".join(sorted({*declared.profiles, "all"}))
         return (
             f"it is in profile {including}, and this server has profile {selection.profile};"
@@ -226,6 +234,17 @@ def withholding_reason(command: Command, selection: Selection) -> str | None:
     if selection.sets and command.tool_set not in selection.sets:
         return "its tool set is not offered"
     return _excluded_by_name(command, selection)
+
+
+def _is_in_profile(command: Command, selection: Selection) -> bool:
+    """Whether the profile lists a command."""
+    return selection.profile == "all" or selection.profile in command.declaration.profiles
+
+
+def _has_rights(command: Command, selection: Selection) -> bool:
+    """Whether a tool outside the profile's list may be called: its effect is one that the profile permits."""
+    permitted = command.declaration.read_only or selection.profile in CHANGING_PROFILES
+    return permitted and command.is_a(Surface.TOOL)
 
 
 def _excluded_by_name(command: Command, selection: Selection) -> str | None:

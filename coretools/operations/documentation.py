@@ -333,7 +333,7 @@ def _command(command: CommandPage) -> list[str]:
     if command.uri:
         lines.append(f"- resource: `{command.uri}` ({command.mime_type})")
     if command.for_agents:
-        lines.append(f"- profiles: {', '.join((*command.profiles, 'all'))}")
+        lines.append(f"- profiles: {', '.join(dict.fromkeys((*command.profiles, 'all')))}")
     else:
         lines.append("- for people only: no agent is offered it")
     if command.asks:

@@ -148,9 +148,15 @@ class Diagnostics:
         self._ripgrep = Ripgrep(self._confined)
         self._limits = limits
 
-    @tool(Effect.READ, title="Diagnostics")
+    @tool(Effect.READ, title="Show rights and limits")
     async def get_diagnostics(self) -> DiagnosticsReport:
-        """Report roots, rights, network, limits: why a call was refused."""
+        """Report what this server may do and reach, for a call that was refused or a tool that does not work.
+
+        Returns one fact per line: versions, the roots with their rights, how paths and text are searched, the tier in
+        which commands are confined and what it closes, the network with the setting that would open it, variables of
+        commands, remotes, limits in bytes and seconds, and missing protections. It takes no arguments and changes
+        nothing. Only the operator can change these settings. To see the state of a repository use git_status.
+        """
         status = await self._runner.prepare()
         ripgrep_version, search = await self._search()
         return DiagnosticsReport(

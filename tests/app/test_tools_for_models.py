@@ -4,6 +4,7 @@ Through a real server: the listed tools, calls under the names that other tools 
 """
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -19,16 +20,21 @@ from coretools.app.instructions import MOST_BYTES
 from coretools.config.settings import Settings
 from tests.protocol.peer import ENVELOPE, HANDSHAKE, Peer, peer
 
-NO_NEIGHBOUR = {"directory_exists", "get_diagnostics"}
-"""Tools for whose job there is no other one."""
-
-NO_LIMIT = {"directory_exists", "file_exists", "get_diagnostics", "git_current_branch", "list_runs", "stop_run"}
+NO_LIMIT = {"list_runs", "stop_run"}
 """Tools that do one thing whole, whatever they are given."""
 
-NEIGHBOURS = r"(?:the file, git and ci tools)"
 LIMIT = re.compile(
     r"\b(?:not|nothing|no|never|without|only|one|whole|exact|all|missing|parts?|local|undone|[Dd]efault|up to|most)\b"
 )
+RESULT = re.compile(r"\bReturns ")
+DEFAULT = re.compile(
+    r"\b[Dd]efault\b|^(?:Only|With|Without|Of several|Text|Stop|Show (?:only|the|this)|Return (?:only|this)|List only"
+    r"|Take back|Id of|Author,|Commits? (?:that|or|to)|Names? of|Branch or tag|Environment|Files? (?:with|in)|Letters"
+    r"|Message:)"
+)
+"""A default, or a beginning that says what the parameter adds or selects: without it that does not happen."""
+
+EXCLUDED = re.compile(r"Excludes ((?:`\w+`(?:, | and )?)+)")
 PURPOSE = re.compile(
     r"(?:Apply|Build|Check|Clone|Commit|Copy|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report"
     r"|Resolve|Restore|Run|Show|Stage|Stash|Switch|Take|Tell|Wait)\b"
@@ -70,31 +76,150 @@ def described(schema: dict[str, Any], above: str = "") -> Iterator[tuple[str, st
         yield from described(shape.get("items", {}), f"{above}{name}[].")
 
 
+def examples(description: str) -> Iterator[dict[str, Any]]:
+    """The arguments that a description shows after "Example"."""
+    _, _, text = description.partition("Example")
+    while (at := text.find('{"')) >= 0:
+        value, length = json.JSONDecoder().raw_decode(text[at:])
+        yield value
+        text = text[at + length :]
+
+
 def faults_of(tool: dict[str, Any], others: set[str]) -> Iterator[str]:
-    """What a model would miss in the description of a tool."""
-    name, description, parameters = tool["name"], tool["description"], dict(described(tool["inputSchema"]))
+    """What a model would miss in the description of a tool, or take for something else."""
+    description, schema = tool["description"], tool["inputSchema"]
+    parameters = dict(described(schema))
+    yield from faults_of_description(tool, parameters, others)
+    for example in examples(description):
+        yield from (
+            f"{example}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(example)
+        )
+        yield from (f"{example}: no parameter {name}" for name in example.keys() - parameters.keys())
+    if len(set(parameters.values())) < len(parameters):
+        yield "two parameters have one description"
+    for parameter, clause in parameters.items():
+        if len(clause.split()) < 3 or clause.endswith(".") or not re.match("[A-Z`]", clause):
+            yield f"{parameter} is not described by a clause"
+    yield from faults_of_parameters(schema, parameters)
+
+
+def faults_of_description(tool: dict[str, Any], parameters: dict[str, str], others: set[str]) -> Iterator[str]:
+    """What is missing in the text: a title, purpose, result, neighbour or limits; and names of no tools."""
+    description = tool["description"]
     if not tool.get("title"):
         yield "has no title"
     if not (PURPOSE.match(description) and description.endswith(".")):
         yield "does not begin with what it does, in a sentence"
-    named = set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", description)) - parameters.keys()
+    if not RESULT.search(description):
+        yield "does not say what comes back"
+    prose = re.sub(r'\{"[^}]*\}|`[^`]*`|\[[^]]*\]', "", description)
+    named = set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", prose)) - parameters.keys()
     if named - others:
         yield f"names {named - others}, which is no other tool"
-    if bool(named or re.search(NEIGHBOURS, description)) == (name in NO_NEIGHBOUR):
-        yield "does not say when to use its neighbour (or has one after all)"
-    if not (LIMIT.search(description) or LIMIT.search("; ".join(parameters.values())) or name in NO_LIMIT):
+    if not named:
+        yield "does not say when to use its neighbour"
+    if not (LIMIT.search(description) or LIMIT.search("; ".join(parameters.values())) or tool["name"] in NO_LIMIT):
         yield "does not say its limits"
-    if len(set(parameters.values())) < len(parameters):
-        yield "two parameters have one description"
-    for parameter, clause in parameters.items():
-        if not clause or clause.endswith("."):
-            yield f"{parameter} is not described by a clause"
+
+
+def faults_of_parameters(schema: dict[str, Any], parameters: dict[str, str]) -> Iterator[str]:
+    """What is missing about values: defaults, bounds, choices, and what goes without what."""
+    for parameter, shape in schema.get("properties", {}).items():
+        clause = parameters[parameter]
+        if parameter not in schema.get("required", ()) and not DEFAULT.search(clause):
+            yield f"{parameter} does not say its default"
+        if shape.get("maximum", math.inf) <= 65_535 and not re.search(rf"\b{shape['maximum']:,}\b", clause):
+            yield f"{parameter} does not say that {shape['maximum']} is the most"
+        for choice in shape.get("enum", ()):
+            if f"`{choice}`" not in clause and choice:
+                yield f"{parameter} does not explain {choice}"
+        for excluded in re.findall(r"`(\w+)`", "".join(EXCLUDED.findall(clause))):
+            if f"`{parameter}`" not in parameters.get(excluded, ""):
+                yield f"{parameter} excludes {excluded}, which does not say so"
 
 
 def test_every_tool_says_what_it_is_for_its_limits_and_its_neighbour(tools: dict[str, dict[str, Any]]) -> None:
-    """workstation-24."""
+    """workstation-24: in the list of the default profile every tool that is named is listed too."""
     found = {name: list(faults_of(tool, tools.keys() - {name})) for name, tool in tools.items()}
     assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+def flattened(node: Any) -> Any:
+    """A schema as clients make it that know no alternatives: each is its first form."""
+    if isinstance(node, list):
+        return [flattened(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: flattened(value) for key, value in {**node, **node.get("anyOf", [{}])[0]}.items() if key != "anyOf"}
+
+
+FLAT: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("read_file", {"path": "src/one.py", "offset": "2", "limit": 1}, "    return 1\n[line 2 of 3"),
+    ("read_file", {"path": "long.txt", "offset": "1@65536"}, "x" * 100),
+    ("run_command", {"command": "echo 'a  b'"}, "a  b"),
+    ("undo", {"since": "999999999"}, "change 999999999: there is none"),
+    ("undo", {"since": "no-such-point"}, "no-such-point is neither the id of a change nor a checkpoint"),
+)
+
+
+def test_a_client_that_flattens_alternatives_can_send_every_value(
+    client: Peer, project: Path, tools: dict[str, dict[str, Any]]
+) -> None:
+    """workstation-26: the first form of a parameter with several can express them all; others are refused nowhere."""
+    (project / "long.txt").write_text("x" * 100_000)
+    several = {name for name, tool in tools.items() if "anyOf" in json.dumps(tool["inputSchema"])}
+    assert several == {"read_file", "run_command", "read_run", "undo"}
+    started = text(client.call("run_command", command="echo one; echo two; sleep 60", wait_seconds=5))
+    run = re.findall(r"run-[0-9a-f]+", started)[0]
+    calls = (*FLAT, ("read_run", {"run": run, "offset": "2"}, "two\n[lines 2 to 2 of 2]"))
+    for name, arguments, expected in calls:
+        schema = flattened(tools[name]["inputSchema"])
+        assert "anyOf" not in json.dumps(schema)
+        jsonschema.validate(arguments, schema)
+        assert expected in text(client.call(name, **arguments)), arguments
+    assert "two" in text(client.call("read_run", run=run, offset=2))
+    client.call("stop_run", run=run)
+
+
+UNLISTED: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("file_exists", {"path": "src/one.py"}, "true"),
+    ("directory_exists", {"path": "src/one.py"}, "false"),
+    ("list_directory", {"path": "src"}, "one.py\t"),
+    ("create_directory", {"path": "made"}, "created made"),
+    ("copy_path", {"source": "src/one.py", "destination": "made/one.py"}, "copied src/one.py"),
+    ("git_branch", {"action": "create", "name": "made"}, "created branch made"),
+)
+
+
+def test_a_tool_outside_the_list_can_be_called(client: Peer, tools: dict[str, dict[str, Any]], project: Path) -> None:
+    """workstation-25, catalog-7: the list is short, and nothing that the profile permits is lost."""
+    for name, arguments, expected in UNLISTED:
+        assert name not in tools
+        result = client.call(name, **arguments)
+        assert not result.get("isError"), text(result)
+        assert expected in text(result)
+    assert (project / "made" / "one.py").is_file()
+
+
+def test_without_the_rights_for_its_effect_the_error_names_the_profiles(project: Path) -> None:
+    """workstation-25: reading is allowed in every profile; a change of a file is neither listed nor made."""
+    with peer(project, "--profile", "read") as client:
+        client.start_session()
+        assert text(client.call("list_directory", path="src")).startswith("one.py")
+        call = {"name": "copy_path", "arguments": {"source": "src/one.py", "destination": "other.py"}}
+        message = client.ask("tools/call", call)["error"]["message"]
+    assert message.startswith("copy_path is not offered here: it is in profile all, and this server has profile read")
+    assert not (project / "other.py").exists()
+
+
+def test_hints_are_true_of_repeated_calls(client: Peer) -> None:
+    """declarations-1: a call that appends, or stages by number, has a further effect when it is repeated."""
+    tools = {tool["name"]: tool["annotations"] for tool in client.ask("tools/list")["result"]["tools"]}
+    repeatable = {name for name, hints in tools.items() if hints.get("idempotentHint")}
+    assert repeatable == {"stop_run"}
+    assert {name for name, hints in tools.items() if hints["openWorldHint"]} == {
+        *("ci_test", "ci_restore", "run_command", "write_run", "git_pull", "git_push")
+    }
 
 
 def test_tools_of_the_profile_all_say_it_too(project: Path) -> None:
@@ -286,9 +411,9 @@ def test_a_command_in_the_background_is_a_run(client: Peer) -> None:
 def test_structured_answers_fit_their_listed_schemas(client: Peer, tools: dict[str, dict[str, Any]]) -> None:
     """declarations-5: the default profile lists the schema of what it sends."""
     assert [name for name, tool in tools.items() if "outputSchema" in tool] == [
-        *("git_status", "git_log", "git_diff", "git_branches", "git_conflicts", "ci_test")
+        *("git_status", "git_log", "git_diff", "git_conflicts", "ci_test")
     ]
-    calls = {name: {} for name in ("git_status", "git_log", "git_diff", "git_branches", "git_conflicts")}
+    calls = {name: {} for name in ("git_status", "git_log", "git_diff", "git_conflicts")}
     for name, arguments in (*calls.items(), ("ci_test", {"command": "true"})):
         result = client.call(name, **arguments)
         jsonschema.validate(result["structuredContent"], tools[name]["outputSchema"])
@@ -380,7 +505,7 @@ def test_another_name_leads_past_no_policy(tmp_path: Path) -> None:
 
 
 def test_the_instructions_are_bounded(tmp_path: Path) -> None:
-    """workstation-23, git-remotes-27, git-55: at most 1,499 bytes, whatever the roots and rules; each part has room."""
+    """workstation-23, git-remotes-27, git-55: at most 1,999 bytes, whatever the roots and rules; each part has room."""
     roots = [tmp_path / f"{number:02}-{'é' * 60}" for number in range(30)]
     for root in roots:
         root.mkdir()
@@ -398,8 +523,8 @@ def test_the_instructions_are_bounded(tmp_path: Path) -> None:
     policy.write_text(f"[confinement]\nnetwork = {json.dumps(hosts)}\n{''.join(rules)}")
     with peer(*roots, "--git-above", "--policy", policy) as client:
         found = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
-    assert len(found.encode()) <= MOST_BYTES < 1_500
-    assert len(found.splitlines()) == 8
+    assert len(found.encode()) <= MOST_BYTES < 2_000
+    assert len(found.splitlines()) == 9
     assert "folder of a larger repository" in found
     for part in (
         " more",
@@ -409,8 +534,24 @@ def test_the_instructions_are_bounded(tmp_path: Path) -> None:
         "approve: code that a command",
         "Denied: programs",
         "tools reach: https://",
+        "Tools: Find: search_text, ",
+        "Why something is refused: get_diagnostics.",
     ):
         assert part in found
+
+
+def test_the_instructions_lead_to_the_tools(tmp_path: Path, tools: dict[str, dict[str, Any]]) -> None:
+    """workstation-23: by what they are for, for clients that load tools on demand; and to those that are not listed."""
+    with peer(tmp_path) as client:
+        found = discovered(client)
+    guide, unlisted = found.splitlines()[-2:]
+    assert "Read: read_file, read_files; Change: edit_file, " in guide
+    assert set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", guide)) <= tools.keys()
+    names = set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", unlisted))
+    assert unlisted.startswith("Not listed, but can be called: apply_patch, checkpoint, ")
+    assert "more" not in unlisted
+    assert names.isdisjoint(tools)
+    assert len(names) > 20
 
 
 def test_without_commands_the_instructions_do_not_speak_of_them(tmp_path: Path) -> None:

@@ -421,7 +421,8 @@ def selected() -> Registry:
     ("selection", "names", "refused", "reason"),
     [
         (Selection(profile="read"), ["read_it", "git_log"], "change_it", "profile read"),
-        (Selection(profile="dev"), ["read_it", "change_it", "git_log"], "ci_only", "profile dev"),
+        (Selection(profile="ci"), ["read_it", "git_log", "ci_only"], "change_it", "in profile all and dev, and .* ci"),
+        (Selection(profile="dev", without=("ci_*",)), ["read_it", "change_it", "git_log"], "ci_only", "left it out"),
         (Selection(profile="all", read_only=True), ["read_it", "git_log"], "change_it", "read-only"),
         (Selection(profile="all", sets=("git",)), ["git_log"], "read_it", "tool set"),
         (Selection(profile="all", only=("*_it",)), ["read_it", "change_it"], "git_log", "left it out"),
@@ -431,12 +432,39 @@ def selected() -> Registry:
 def test_a_selection_filters_lists_and_calls_alike(
     selected: Registry, selection: Selection, names: list[str], refused: str, reason: str
 ) -> None:
-    """catalog-7: what is not listed is refused, with the reason."""
+    """catalog-7: what is left out is refused, with the reason."""
     catalog = catalog_of(selected, selection)
     assert list(catalog.tools) == names
     with pytest.raises(UnknownTool, match=reason):
         catalog.get(refused)
     assert ("x://log" in catalog.resources) == ("git_log" in names) == ("git_log" in catalog.prompts)
+
+
+UNLISTED: tuple[tuple[Selection, dict[str, bool]], ...] = (
+    (Selection(profile="read"), {"rare_read": True, "rare_change": False, "ci_only": False}),
+    (Selection(profile="ci"), {"rare_read": True, "rare_change": False}),
+    (Selection(profile="dev"), {"rare_read": True, "rare_change": True, "ci_only": True}),
+    (Selection(profile="dev", read_only=True), {"rare_read": True, "rare_change": False, "ci_only": False}),
+    (Selection(profile="dev", without=("rare_*",)), {"rare_read": False, "rare_change": False, "ci_only": True}),
+    (Selection(profile="dev", sets=("files",)), {"rare_read": False, "rare_change": False, "ci_only": False}),
+)
+
+
+@pytest.mark.parametrize(("selection", "is_callable"), UNLISTED, ids=lambda value: str(value)[:60])
+def test_a_tool_outside_the_list_can_be_called_if_the_profile_permits_its_effect(
+    selected: Registry, selection: Selection, is_callable: dict[str, bool]
+) -> None:
+    """catalog-7: the list is what a model reads; rights and the operator's patterns decide about calls."""
+    selected.add(made("rare_read", tool(Effect.READ, profiles=("all",)), resource("x://rare")), "rare")
+    selected.add(made("rare_change", tool(Effect.CHANGE, profiles=("all",))), "rare")
+    catalog = catalog_of(selected, selection)
+    for name, expected in is_callable.items():
+        assert name not in catalog.tools
+        assert (catalog.find(name) is not None) == expected, name
+        assert (name in catalog.withheld) != expected, name
+        if expected:
+            assert catalog.get(name) in catalog.commands
+    assert "x://rare" not in catalog.resources
 
 
 @pytest.mark.parametrize("decorator", [automation_hidden, hidden], ids=lambda one: one.__name__)

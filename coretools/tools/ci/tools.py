@@ -52,17 +52,20 @@ _ANY_NETWORK = NetworkPolicy("allow")
 
 Timeout = Annotated[
     int | None,
-    Field(ge=1, description="Seconds after which it is stopped: by default 600, with wait_seconds 3600"),
+    Field(ge=1, description="Seconds after which it is stopped, at most 3,600; default 600, with `wait_seconds` 3,600"),
     Aliases(milliseconds=("timeout_ms",), hints=("timeout",)),
 ]
 Project = Annotated[
     str,
-    Field(description="Directory of the project, or its project file; by default the root"),
+    Field(description="Directory of the project, or its project file; default the root"),
     Aliases("project_path", "directory", "cwd", "workdir", "working_directory", "path", "dir_path"),
 ]
 ProjectCommand = Annotated[
     str,
-    Field(description="Bash line to run in place of the detected one, for a part of the project or other options"),
+    Field(
+        description="Bash line to run in place of the detected one, for a part of the project or other "
+        "options; default the detected one"
+    ),
     Aliases("cmd"),
 ]
 
@@ -122,7 +125,7 @@ class CiTools:
         self._steps = StepRunner(runs.runner, explanations, network)
         self._reports = ReportBuilder(roots, limits, self._limiter, redactor=redactor, explanations=explanations)
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), title="Build")
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("ci",), title="Build project")
     async def ci_build(
         self,
         project: Project = ".",
@@ -132,16 +135,17 @@ class CiTools:
         wait_seconds: WaitSeconds = None,
         call: Call = _NO_CALL,
     ) -> StepsResult | RunReport:
-        """Build a project with its own build system and return how that ended, with the errors of a failed build.
+        """Build a project with its own build system.
 
-        The system is detected from the project's files (Makefile, package.json, Cargo.toml, pom.xml, ...) and named in
-        the answer; `command` replaces it. The output of a successful build is shortened; read_run has all of it. Tests:
-        ci_test. Missing packages: ci_restore.
+        Returns how the build ended, with the errors of a failed one. The system is detected from the project's files
+        (Makefile, package.json, Cargo.toml, pom.xml, ...) and named in the answer; `command` replaces it. The output of
+        a successful build is shortened; read_run has all of it. For tests use ci_test, for missing packages ci_restore,
+        for any other command run_command.
         """
         request = _Request("build", project, command, timeout_seconds, wait_seconds, call)
         return await self._act(request, self._reports.steps_result)
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), structured=True, title="Test")
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), structured=True, title="Run tests")
     async def ci_test(
         self,
         project: Project = ".",
@@ -151,18 +155,20 @@ class CiTools:
         wait_seconds: WaitSeconds = None,
         call: Call = _NO_CALL,
     ) -> SuiteReport:
-        """Run the tests of a project and return counts and failures, each as file:line: name: message.
+        """Run the tests of a project, or some of them, and return counts and failures.
 
-        The test runner is detected from the project's files and named in the answer. Give `command` to run some tests
-        only, such as "pytest -q tests/a.py -k name"; its output is read the same way (pytest, unittest, Jest,
-        Vitest, Mocha, node, go, cargo, CTest, JUnit, dotnet and others). Prefer it to run_command for tests. Without
-        recognised counts the output is returned. Missing packages: ci_restore.
+        Returns a first line with the counts of passed, failed and skipped tests and the time; each failure follows as
+        file:line: name: message. Without recognised counts the output is returned. The runner is detected from the
+        project's files and named in the answer; give `command` to run some tests only: its output is read in the same
+        way (pytest, unittest, Jest, Vitest, Mocha, node, go, cargo, CTest, JUnit, dotnet and others). Prefer it to
+        run_command for tests. For missing packages use ci_restore. Example: {"command": "pytest -q tests/test_auth.py
+        -k login"}.
         """
         request = _Request("test", project, command, timeout_seconds, wait_seconds, call)
         result = await self._act(request, self._reports.suite_report)
         return SuiteReport.unfinished(result) if isinstance(result, RunReport) else result
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), title="Restore")
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), title="Install packages")
     async def ci_restore(
         self,
         project: Project = ".",
@@ -172,11 +178,12 @@ class CiTools:
         wait_seconds: WaitSeconds = None,
         call: Call = _NO_CALL,
     ) -> StepsResult | RunReport:
-        """Install the packages that a project declares, as its lock file or manifest says, and return how that ended.
+        """Install the packages that a project declares, as its lock file or manifest says.
 
-        Uses the project's own package manager (uv, pip, npm, pnpm, yarn, cargo, go, Maven, ...). If it fails or is
-        stopped, installed packages, manifests and lock files are put back as they were. Without a network, packages
-        come from local caches only. To add a package, give the line as `command`. Afterwards: ci_test or ci_build.
+        Returns how the installation ended, with the errors of a failed one. Uses the project's own package manager (uv,
+        pip, npm, pnpm, yarn, cargo, go, Maven, ...). If it fails or is stopped, installed packages, manifests and lock
+        files are put back as they were. Without a network, packages come from local caches only. To add a package, give
+        the line as `command`, such as "npm install left-pad". Afterwards test with ci_test.
         """
         request = _Request("restore", project, command, timeout_seconds, wait_seconds, call)
         return await self._act(request, self._reports.steps_result)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from time import thread_time
 from typing import TYPE_CHECKING
 
+from coretools.distribution import needs_extra
 from coretools.tools.code.definitions import BODIES, DEFINITIONS, Definitions
-from coretools.tools.grammars import Grammar, grammar_for, load, parse
+from coretools.tools.grammars import grammar_for, load, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -78,7 +79,7 @@ def outline_of(path: str, text: str) -> Outline | None:
         return None
     language = load(grammar)
     if language is None:
-        return Outline(grammar.language, problem=f"{_name_of(grammar)} is not installed: pip install 'coretools[code]'")
+        return Outline(grammar.language, problem=f"{grammar.language} {needs_extra('code')}")
     source = text.encode("utf-8", "replace")
     if len(source) > MAX_BYTES:
         return Outline(grammar.language, problem=f"larger than {MAX_BYTES} bytes")
@@ -90,10 +91,6 @@ def outline_of(path: str, text: str) -> Outline | None:
         return Outline(grammar.language, problem="parsing took too long")
     problem = "has syntax errors, so symbols may be missing" if grammar.is_exact and root.has_error else ""
     return Outline(grammar.language, symbols, problem)
-
-
-def _name_of(grammar: Grammar) -> str:
-    return grammar.package.replace("_", "-")
 
 
 @dataclass(frozen=True, slots=True)

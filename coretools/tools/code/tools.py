@@ -12,7 +12,7 @@ from pydantic import Field
 
 from coretools.config.limits import Limits
 from coretools.errors import CannotStart, InvalidArguments
-from coretools.operations.declare import Aliases, Effect, Rare, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.roots.read import file_status, open_directory
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
@@ -42,36 +42,47 @@ class CodeTools:
     async def code_symbols(
         self,
         path: Annotated[
-            str, Field(description="Source file, or a directory"), Aliases("relative_path", "file_path", "directory")
+            str,
+            Field(description="Source file, or a directory; default the first root"),
+            Aliases("relative_path", "file_path", "directory"),
         ] = ".",
         *,
         name: Annotated[
             str,
             Field(
-                description="Return the definitions of this name with their text: `parse`, or `Class.method` for those"
-                " in a class, module or type of that name"
+                description="Return only the definitions of this name, with their text: `parse`, or `Class.method` for"
+                " one in a class, module or type; default an outline"
             ),
             Aliases("symbol", "name_path", "query"),
         ] = "",
         limit: Annotated[
             int,
-            Field(ge=1, le=1_000, description="Most symbols to return; with `name` at most 20 come with their text"),
+            Field(
+                ge=1, le=1_000, description="Most symbols to return; default 300, at most 1,000; at most 20 with `name`"
+            ),
         ] = 300,
         skip: Annotated[
-            int, Field(ge=0, description="Number of symbols to leave out at the start; an answer names the next value")
+            int,
+            Field(
+                ge=0,
+                le=1_000_000_000,
+                description="Symbols to leave out at the start; default 0, at most 1000000000. A cut answer names the"
+                " value that goes on",
+            ),
         ] = 0,
         include_ignored: Annotated[
-            bool, Field(description="Include what .gitignore and .ignore files exclude"), Rare()
+            bool, Field(description="Include what .gitignore and .ignore files exclude; default false")
         ] = False,
     ) -> FoundSymbols:
         """Show what source files define: classes, functions, methods, types, constants; or find a definition by name.
 
-        Without `name`, returns an outline: each path, and beneath it one line per symbol, `12-30 class Config(Base):`,
-        with its first and last line, indented by what it is in. Of a directory only the outermost symbols are shown.
-        With `name`, returns each definition as `path:12-30 kind Class.method` and its source text of up to 120 lines.
-        It goes by syntax, in Python, JavaScript, TypeScript, Go, Rust, Java and shell, and where the extra `code` is
-        installed in C, C++, C#, Kotlin, Lua, PHP, Ruby, Scala and Swift; generated names are not known. To find where
-        a name is used, take search_text; to read the lines, read_file.
+        Returns without `name` an outline: each path, and beneath it one line per symbol, `12-30 class Config(Base):`,
+        with its first and last line, indented by what it is in; of a directory only the outermost symbols. Returns
+        with `name` each definition as `path:12-30 kind Class.method` and up to 120 lines of its text. Up to 20,000
+        bytes: a last line in brackets says if more exist, and the `skip` that goes on. It goes by syntax, in Python,
+        JavaScript, TypeScript, Go, Rust, Java and shell, and where the extra `code` is installed in C, C++, C#,
+        Kotlin, Lua, PHP, Ruby, Scala and Swift; files over 1 MiB are left out. To find where a name is used, take
+        search_text; to read further lines, read_file. Example: {"name": "Config.load", "path": "src"}.
         """
         wanted = _name_parts(name)
         top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)

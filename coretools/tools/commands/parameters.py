@@ -23,42 +23,48 @@ CommandLine = Annotated[
     Annotated[str, Field(description="A bash line")]
     | Annotated[list[str], Field(description="Words of argv, without a shell")],
     Field(
-        description="A bash line, such as 'make -j4 2>&1 | tail'; or a list of words that are started without a shell, "
-        "each passed as it is: ['grep', '-n', 'a b', 'x.txt']"
+        description='A bash line, such as "make -j4 2>&1 | tail"; or a list of words that are started '
+        'without a shell, each passed as it is: ["grep", "-n", "a b", "x.txt"]'
     ),
     Aliases("cmd", "argv", "command_line", ignored=_REMARKS),
 ]
 WorkingDirectory = Annotated[
     str,
-    Field(description="Directory in which the command starts, as the file tools name it; by default the root"),
+    Field(description="Directory in which the command starts, named as in the file tools; default the first root"),
     Aliases("cwd", "workdir", "working_directory", "dir_path"),
 ]
 CommandTimeout = Annotated[
     int | None,
     Field(
         ge=1,
-        description="Seconds until the command is stopped with all it started: by default 120, with wait_seconds 3600",
+        description="Seconds until the command is stopped with all that it started, at most 3,600; default "
+        "120, with `wait_seconds` 3,600",
     ),
     Aliases(milliseconds=("timeout_ms",), hints=(_TIMEOUT,)),
 ]
 StandardInput = Annotated[
     str | None,
     Field(
-        description="Text on standard input, which then ends; with wait_seconds it stays open for write_run, also when "
-        "empty. Without it the command reads the end of input at once"
+        description="Text on standard input, which then ends; with `wait_seconds` it stays open for "
+        "write_run, also when the text is empty. Default: the command reads the end of input at "
+        "once"
     ),
     Aliases("input"),
 ]
 Variables = Annotated[
     dict[str, str] | None,
-    Field(description="Environment variables of this command, in addition to those that every command has"),
+    Field(
+        description="Environment variables of this command, names and values, in addition to those that "
+        "every command has"
+    ),
     Aliases("environment", "env_vars", "environment_variables"),
 ]
 WaitSeconds = Annotated[
     _Seconds,
     Field(
-        description="Wait this many seconds at most for the end; then answer with the output so far and the id of a "
-        "run, in which the command goes on. For servers, watchers and long work; 0 answers at once, without output"
+        description="Wait at most this many seconds for the end; then answer with the output so far and the "
+        "id of a run, in which the command goes on. 0 answers at once, without output. Default: "
+        "wait to the end, and leave no run"
     ),
     Aliases(
         milliseconds=("yield_time_ms", "wait_ms_before_async"),
@@ -68,31 +74,37 @@ WaitSeconds = Annotated[
 TerminalText = Annotated[
     str,
     Field(
-        description="Run it on a terminal of this size, columns x rows, such as 80x24; the answer is then its screen"
+        description="Run it on a terminal of this size, columns x rows, such as 80x24, for programs that "
+        "draw or ask for one; the answer is then the screen. Default: no terminal"
     ),
     Aliases(hints=("tty",)),
 ]
 
 RunId = Annotated[
     str,
-    Field(description="Id of the run, as an answer of run_command or a ci tool, or list_runs, gives it"),
+    Field(description="Id of the run, such as run-86d70446, from the answer of run_command or of a ci tool"),
     _RUN_NAMES,
 ]
 WaitLimit = Annotated[
     float,
-    Field(ge=0, allow_inf_nan=False, description="Wait at most this many seconds; the run goes on after that"),
+    Field(
+        ge=0,
+        allow_inf_nan=False,
+        description="Wait at most this many seconds, up to 3,600; default 30. The run goes on after that",
+    ),
     Aliases("timeout_seconds", "wait_seconds", milliseconds=("timeout_ms", "yield_time_ms"), hints=(_TIMEOUT,)),
 ]
 AwaitedText = Annotated[
     str,
     Field(
-        description="Stop waiting when a line of new output contains a match of this regular expression (as in "
-        "search_text; (?i) ignores case)"
+        description="Stop waiting when a new line matches this regular expression (as in search_text; (?i) "
+        "ignores case); default: no line ends the wait"
     ),
     Aliases("regex"),
 ]
 AwaitedPort = Annotated[
-    int | None, Field(ge=1, le=65535, description="Stop waiting when a process of the run listens on this TCP port")
+    int | None,
+    Field(ge=1, le=65535, description="Stop waiting when a process of the run listens on this TCP port, 1 to 65,535"),
 ]
 QuietSeconds = Annotated[
     _Seconds, Field(description="Stop waiting when the run has printed nothing for this many seconds of the wait")
@@ -101,55 +113,67 @@ MatchedFrom = Annotated[
     int | None,
     Field(
         ge=0,
-        description="Search for `pattern` from this byte of the output on, 0 for all of it; by default only what no "
-        "answer has shown yet",
+        description="Search for `pattern` from this byte of the output on, 0 for all of it; default only "
+        "what no answer has shown yet",
     ),
 ]
 FirstLine = Annotated[
-    Annotated[int, Field(ge=1)] | str | None,
+    str | Annotated[int, Field(ge=1)] | None,
     Field(
-        description="First line to show, counted from 1; or LINE@BYTE, a position in a long line that an answer named"
+        description="First line to show: its number, from 1; or LINE@BYTE, a position that an answer named. "
+        "Default: what is new. Excludes `tail` and `pattern`"
     ),
     Aliases("start_line", hints=("line",)),
 ]
 LineCount = Annotated[
     _Lines,
-    Field(description="Number of lines to show from `offset` on; by default as many as fit"),
+    Field(description="Most lines to show, from `offset` on; default as many as fit. Excludes `tail` and `pattern`"),
     Aliases(hints=("end_line", "lines", "max_lines")),
 ]
-TailLines = Annotated[_Lines, Field(description="Show the last lines, this many"), Aliases(hints=("head",))]
+TailLines = Annotated[
+    _Lines,
+    Field(description="Show only the last lines, this many. Excludes `offset`, `limit` and `pattern`"),
+    Aliases(hints=("head",)),
+]
 SoughtText = Annotated[
     str,
-    Field(description="Show the lines with a match of this regular expression (as in search_text), with their numbers"),
+    Field(
+        description="Show the lines that match this regular expression (as in search_text), with their "
+        "numbers. Excludes `offset`, `limit` and `tail`"
+    ),
     Aliases("regex", "filter", "query"),
 ]
 ContextLines = Annotated[
     int,
-    Field(ge=0, le=50, description="With `pattern`: lines to show above and below each match"),
+    Field(ge=0, le=50, description="With `pattern`: lines to show above and below each match, 0 to 50; default 0"),
     Aliases("-C", "context_lines"),
 ]
 InputText = Annotated[
     str,
-    Field(description=r"Text to give, unchanged: end a line with \n. \u0003 is Ctrl-C on a terminal"),
+    Field(
+        description="Text to give, unchanged: end a line with \\n. On a terminal \\u0003 is Ctrl-C, \\u001b[A arrow up"
+    ),
     Aliases("chars", "input"),
 ]
 EndOfInput = Annotated[
-    bool, Field(description="Close the input after the text, as Ctrl-D does: the program reads its end")
+    bool,
+    Field(
+        description="Close the input after the text, as Ctrl-D does, so that the program reads its end; default false"
+    ),
 ]
 AnswerLimit = Annotated[
     float,
     Field(
         ge=0,
         allow_inf_nan=False,
-        description="Wait at most this many seconds for the reply; 0 returns right after the input",
+        description="Wait at most this many seconds for the reply, up to 3,600; default 5. 0 returns right "
+        "after the input",
     ),
     Aliases("timeout_seconds", "wait_seconds", milliseconds=("timeout_ms", "yield_time_ms"), hints=(_TIMEOUT,)),
 ]
 AnswerSilence = Annotated[
     _Seconds,
-    Field(
-        description="The reply is complete after so many seconds without output: by default 0.5; with `pattern`, never"
-    ),
+    Field(description="The reply is complete after so many seconds without output; default 0.5, with `pattern` never"),
 ]
 
 

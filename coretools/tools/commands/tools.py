@@ -112,15 +112,17 @@ class CommandTools:
         terminal: parameters.TerminalText = "",
         call: Call = _NO_CALL,
     ) -> CommandResult | RunReport:
-        """Run a command in the project and return what it printed, standard error marked.
+        """Run any command in the project: a bash line, or a program with its arguments.
 
-        The answer begins with how the command ended, unless with exit code 0. Each call has its own shell: `cd` and
-        variables do not carry over, so use `directory` and `env`. Everything the command started ends with it, `nohup
-        server &` too: start a server, watcher or long build with `wait_seconds`, which leaves it as a run to go on
-        with by wait_run, read_run, write_run and stop_run. A long output is cut: its start, its end and the lines
-        that look like failures are shown, and read_run has the rest. Commands are confined to the roots, usually
-        without a network; what was refused is explained. Prefer the file, search, git and ci tools, which answer
-        shorter and safer.
+        Returns what it printed, standard error after a line [stderr]. A line such as [exit code 3] comes first, unless
+        the code is 0. Each call has its own shell: `cd` and variables do not carry over, so use `directory` and `env`.
+        Everything that the command started ends with it, `nohup server &` too: start a server, watcher or long build
+        with `wait_seconds`, which leaves it as a run for wait_run, read_run, write_run and stop_run. A long output is
+        cut to 20,000 bytes: its start, its end and lines that look like failures are shown, and read_run has the rest.
+        Commands reach the roots and the system's programs, and the network only if the operator allows it; what was
+        refused is explained. For files, search, git and tests prefer the tools for them, whose answers are shorter and
+        whose changes can be undone. Examples: {"command": "make -j4 2>&1 | tail"}; {"command": "npm start",
+        "wait_seconds": 0}.
         """
         wants_run = wait_seconds is not None
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
@@ -159,9 +161,10 @@ class CommandTools:
         """Wait until a run ends, or until something else happens first, and return the output that is new.
 
         Ends with the first of: the run ended; a new line matches `pattern`; the run listens on `port`; it printed
-        nothing for `quiet_seconds`; `seconds` are over. The first line of the answer says which, and the state of the
-        run ("running", "exit code 0"). On a terminal the answer has the rows of the screen that changed. Use read_run
-        to look without waiting, write_run to give input and wait for what it causes.
+        nothing for `quiet_seconds`; `seconds` are over. Returns a first line with the id, the state and which of these
+        it was, such as [run-86d70446 running, 1.5 s, quiet for 0.5 s]; the output follows. On a terminal these are the
+        rows of the screen that changed. To look without waiting use read_run; to give input and wait for the reply,
+        write_run. Example: {"run": "run-86d70446", "port": 3000, "seconds": 60}.
         """
         job = self._runs.get(run, call.principal)
         parameters.timeout(seconds, 0, self._limits, name="seconds")
@@ -170,7 +173,7 @@ class CommandTools:
         until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
         return await self._wait(job, until, call)
 
-    @tool(Effect.READ, profiles=("dev",), title="Read run")
+    @tool(Effect.READ, profiles=("dev",), title="Read output of run")
     async def read_run(
         self,
         run: parameters.RunId,
@@ -184,10 +187,11 @@ class CommandTools:
     ) -> RunReport:
         """Read output of a run at once, without waiting: what is new, or the part that is asked for.
 
-        Without arguments but `run`: the output that no answer has shown yet; of a run on a terminal, the whole
-        screen. Of a long output that is its start, its end and, if the run failed, the lines that look like failures.
-        Otherwise one of: lines from `offset` on, the last lines (`tail`), or the lines that match `pattern` with
-        their numbers. The output is kept after the end of the run. To wait for more: wait_run.
+        Returns a first line with the id and state, such as [run-86d70446 exit code 0, 2.1 s]; the output follows. With
+        `run` alone it is the output that no answer has shown yet: of a long one its start, its end and, if the run
+        failed, the lines that look like failures; of a run on a terminal, the whole screen. Otherwise one of: lines
+        from `offset` on, the last lines (`tail`), or the lines that match `pattern`. Output stays after the end of the
+        run, up to 64 MiB, for 30 minutes after its last use. To wait for more use wait_run.
         """
         job = self._runs.get(run, call.principal)
         parts = {"lines": offset or limit, "tail": tail, "pattern": pattern or None}
@@ -205,7 +209,7 @@ class CommandTools:
             part = await self._unreported(job, has_whole_screen=True)
         return self._report(job, excerpt=part)
 
-    @tool(Effect.CHANGE, open_world=True, title="Write to run")
+    @tool(Effect.CHANGE, open_world=True, title="Give input to run")
     async def write_run(
         self,
         run: parameters.RunId,
@@ -219,11 +223,11 @@ class CommandTools:
     ) -> RunReport:
         r"""Give input to a running program, wait for what it prints in reply, and return that.
 
-        Works for a run that run_command started with `stdin` ("" will do) or `terminal`. Ends with the first of: a
-        line behind the input matches `pattern` (on a terminal its echo does too); something came and then nothing for
-        half a second; the run ended; `seconds` are over. The answer has the output since the last answer, on a
-        terminal the rows of the screen that changed. A line needs its newline: text="yes\n". Keys on a terminal:
-        \u0003 is Ctrl-C, \u001b[A arrow up. To end a run: stop_run.
+        Works for a run that run_command started with `stdin` ("" will do) or `terminal`, and `wait_seconds`. Ends with
+        the first of: a line behind the input matches `pattern` (on a terminal its echo does too); something came and
+        then nothing for half a second; the run ended; `seconds` are over. Returns a line with the state, then the
+        output since the last answer, on a terminal the rows of the screen that changed. A line needs its newline. To
+        end a run use stop_run; to wait without input, wait_run. Example: {"run": "run-86d70446", "text": "yes\n"}.
         """
         job = self._runs.get(run, call.principal)
         parameters.timeout(seconds, 0, self._limits, name="seconds")
@@ -239,21 +243,23 @@ class CommandTools:
 
     @tool(Effect.CHANGE, idempotent=True, title="Stop run")
     async def stop_run(self, run: parameters.RunId, *, call: Call = _NO_CALL) -> RunReport:
-        """End a run with every process that it started, and return how it ended and its last new output.
+        """End a run with every process that it started.
 
-        SIGTERM first, SIGKILL after a grace period. Of a run that has ended it returns the same again. To let a program
-        end by itself, give it Ctrl-C or the end of its input with write_run.
+        Returns how it ended, and its last new output. SIGTERM first, SIGKILL after two seconds. Of a run that has ended
+        it returns the same again. To let a program end by itself, give it Ctrl-C or the end of its input with
+        write_run; to read its output later use read_run.
         """
         job = self._runs.get(run, call.principal)
         job.stop("stop_run was called")
         await job.ended.wait()
         return self._report(job, excerpt=await self._unreported(job))
 
-    @tool(Effect.READ, profiles=("dev",), title="List runs")
+    @tool(Effect.READ, profiles=("all",), title="List runs")
     async def list_runs(self, *, call: Call = _NO_CALL) -> RunList:
-        """List your runs, oldest first, a line for each: id, state, seconds, bytes of output and command line.
+        """List your runs, oldest first.
 
-        Ended runs are listed too as long as their output is kept. Use an id with read_run, wait_run or stop_run.
+        Returns one line for each: id, state, seconds, bytes of output and command line. Ended runs are listed as long
+        as their output is kept. Use an id with read_run, wait_run or stop_run.
         """
         return RunList(lines=[line_of(job) for job in self._runs.of(call.principal)])
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from coretools.errors import Conflict, CoreError, InvalidArguments
 from coretools.operations.call import Call
-from coretools.operations.declare import Aliases, Effect, Rare, same_policy_as, tool
+from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
 from coretools.roots.delete import delete_directory
 from coretools.roots.file_version import Version
 from coretools.roots.path_text import printable
@@ -30,8 +30,43 @@ from coretools.truncation import and_more
 
 Permanent = Annotated[
     bool,
-    Field(description="Delete for good: undo can't bring it back. For what the undo journal has no room for"),
-    Rare(),
+    Field(
+        description="Delete for good: undo can't bring it back. For what is too large for the undo journal; "
+        "default false"
+    ),
+]
+
+NewContent = Annotated[
+    str,
+    Field(
+        description="The whole new text of the file; with `append` only the text to add. It is written as it is: end "
+        "the last line with a newline"
+    ),
+    Aliases("contents", "text", "file_text", "file_content"),
+]
+CreateParents = Annotated[
+    bool, Field(description="Create missing parent directories; default false, and then a missing parent is an error")
+]
+Overwrite = Annotated[
+    bool,
+    Field(
+        description="Replace the file even if it changed after you last read it, so that this change is lost; default "
+        "false. Excludes `create_only`"
+    ),
+]
+CreateOnly = Annotated[
+    bool,
+    Field(
+        description="Refuse if anything exists at the path, so that nothing is ever replaced; default false. Excludes "
+        "`append` and `overwrite`"
+    ),
+]
+Append = Annotated[
+    bool,
+    Field(
+        description="Add `content` to the end of the file, in its encoding, instead of replacing it; a missing file is "
+        "created. Default false. Excludes `create_only`"
+    ),
 ]
 
 _SHOWN_HIDDEN = 20
@@ -41,39 +76,26 @@ _SHOWN_HIDDEN = 20
 class ChangingTools(FileToolSet):
     """Tools that change whole files and directories."""
 
-    @tool(Effect.CHANGE, idempotent=True, title="Write file")
+    @tool(Effect.CHANGE, title="Write file")
     def write_file(
         self,
         path: FilePath,
-        content: Annotated[
-            str,
-            Field(description="The whole new text of the file"),
-            Aliases("contents", "text", "file_text", "file_content"),
-        ],
+        content: NewContent,
         *,
-        create_parents: Annotated[bool, Field(description="Create missing parent directories too")] = False,
-        overwrite: Annotated[
-            bool,
-            Field(description="Replace the file even if it changed after you last read it; that change is then lost"),
-        ] = False,
-        create_only: Annotated[
-            bool, Field(description="Refuse if anything exists at the path: nothing is ever replaced")
-        ] = False,
-        append: Annotated[
-            bool,
-            Field(
-                description="Add the content to the end of the file, exactly as given and in the file's encoding,"
-                " instead of replacing it; a missing file is created"
-            ),
-        ] = False,
-        expected_hash: Annotated[ExpectedHash, Rare()] = None,
+        create_parents: CreateParents = False,
+        overwrite: Overwrite = False,
+        create_only: CreateOnly = False,
+        append: Append = False,
+        expected_hash: ExpectedHash = None,
         call: Call = NOBODY,
     ) -> ChangeResult:
-        """Create a file, replace the whole content of one, or append to one.
+        """Create a text file, replace the whole content of one, or append to one.
 
-        Returns what was done, the size, and the syntax errors that were not there before. An existing file needs no
-        flag, but if somebody else or a command changed it after you last read or wrote it, the call is refused and
-        shows the change; appending keeps such a change. To change a part of a file, use edit_file.
+        Returns "created", "replaced" or "appended to" with the path and the size in bytes, and the syntax errors that
+        were not there before. An existing file is replaced without a flag; but if a person or a command changed it
+        after you last read or wrote it, the call is refused and shows that change (`append` keeps it instead). The
+        former content can be brought back by undo. Up to 16 MiB. To change a part of a file use edit_file, which sends
+        less and can't lose the rest.
         """
         data = encoded(content, path, self._limits)
         if create_only and (append or overwrite):
@@ -101,14 +123,19 @@ class ChangingTools(FileToolSet):
     @tool(Effect.CHANGE, title="Delete file")
     def delete_file(
         self,
-        path: Annotated[AnyPath, Field(description="Path of the file or link"), FILE_NAMES],
+        path: Annotated[
+            AnyPath,
+            Field(description="Path of the file or link: relative to the first root, or absolute beneath any root"),
+            FILE_NAMES,
+        ],
         *,
         permanent: Permanent = False,
         call: Call = NOBODY,
     ) -> ChangeResult:
         """Delete one file, or a link itself and not what it leads to.
 
-        Returns the path, and the id by which undo brings it back. For a directory, use delete_directory.
+        Returns the path, and the id with which undo brings the file back. A missing file is an error. For a directory
+        use delete_directory; to empty a file, write_file.
         """
         with self._roots.changes.operation("delete_file", path):
             deleted = delete_file(self._roots, path, is_permanent=permanent)
@@ -124,8 +151,8 @@ class ChangingTools(FileToolSet):
         with_repositories: Annotated[
             bool,
             Field(
-                description="Delete git repositories too, with all commits that were never pushed. Without it, a"
-                " directory that is or contains a repository is refused"
+                description="Delete git repositories too, with all commits that were never pushed; default false: a "
+                "directory with one is refused"
             ),
         ] = False,
         permanent: Permanent = False,
@@ -133,8 +160,9 @@ class ChangingTools(FileToolSet):
     ) -> ChangeResult:
         """Delete a directory with everything in it, also files that are hidden from commands.
 
-        Returns the number of entries deleted, the names of the hidden ones, and the id by which undo brings it back.
-        Links in it are deleted, not what they lead to. For one file, use delete_file.
+        Returns the number of entries deleted, the names of hidden ones, and the id with which undo brings all of it
+        back. Links in it are deleted, not what they lead to. A directory that is or contains a git repository is
+        refused unless `with_repositories` is set; a root is never deleted. For one file use delete_file.
         """
         with self._roots.changes.operation("delete_directory", path):
             deleted = delete_directory(self._roots, path, with_repositories=with_repositories, is_permanent=permanent)
@@ -146,37 +174,42 @@ class ChangingTools(FileToolSet):
         details = {"entries": deleted.entries, "hidden": len(hidden), **self._change()}
         return ChangeResult(message=f"{message}{self._way_back()}", details=details)
 
-    @tool(Effect.ADD, idempotent=True, title="Create directory")
+    @tool(Effect.ADD, idempotent=True, profiles=("all",), title="Create directory")
     def create_directory(self, path: DirectoryPath) -> ChangeResult:
-        """Create a directory, and its parents where they are missing.
+        """Create a directory, with its missing parents.
 
-        Returns whether it was created or existed already, which is no error. Not needed before write_file,
-        which creates missing directories too when asked.
+        Returns whether it was created or was there already, which is no error. Not needed before write_file, which
+        creates missing directories with `create_parents`.
         """
         with self._roots.changes.operation("create_directory", path):
             created = create_directory(self._roots, path)
         message = f"created {path}{self._settings_note(path)}" if created else f"{path} was there already"
         return ChangeResult(message=message, details={"created": created})
 
-    @tool(Effect.CHANGE, title="Move")
+    @tool(Effect.CHANGE, title="Move file or directory")
     def move_path(
         self,
         source: Annotated[
-            AnyPath, Field(description="What to move"), Aliases("source_path", "src", "from", "old_path")
+            AnyPath,
+            Field(description="Path of what to move: relative to the first root, or absolute beneath any root"),
+            Aliases("source_path", "src", "from", "old_path"),
         ],
         destination: Annotated[
             AnyPath,
-            Field(description="Its new path, with the name: not a directory to put it in"),
+            Field(description="Its new path, with the new name: not a directory to put it in"),
             Aliases("destination_path", "dest", "dst", "to", "new_path"),
         ],
         *,
-        overwrite: Annotated[bool, Field(description="Replace a file at the destination; never a directory")] = False,
+        overwrite: Annotated[
+            bool, Field(description="Replace a file at the destination, never a directory; default false")
+        ] = False,
         call: Call = NOBODY,
     ) -> ChangeResult:
         """Move or rename one file or directory.
 
         Returns both paths. The directory of the destination must exist, and nothing is replaced unless `overwrite` is
-        set. A directory that contains a git repository is refused: use `mv` in run_command.
+        set. A directory that contains a git repository is refused: use `mv` in run_command for it. undo moves it back.
+        To copy, use `cp` in run_command.
         """
         with self._roots.changes.operation("move_path", f"{source} to {destination}"):
             old, new = move(self._roots, source, destination, overwrite=overwrite)

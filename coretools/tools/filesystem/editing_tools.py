@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from coretools.operations.call import Call
-from coretools.operations.declare import Aliases, Effect, Rare, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.roots.write import lock_paths, write_bytes
 from coretools.tools.filesystem.edited_file import EditingToolSet
 from coretools.tools.filesystem.edits import Edit
@@ -25,25 +25,29 @@ class EditingTools(EditingToolSet):
             list[Edit],
             Field(
                 min_length=1,
-                description="Replacements, applied in order; each one sees the text that the ones before it left",
+                description="Replacements, at least one, applied in order: each sees the text that the ones before "
+                "it left",
             ),
             Aliases(item_fields=True, ignored=("instruction",), hints=("content", "diff", "code_edit")),
         ],
         *,
         dry_run: Annotated[
-            bool, Field(description="Return the diff and change nothing"), Aliases("preview"), Rare()
+            bool,
+            Field(description="Return the diff and change nothing; default false"),
+            Aliases("preview"),
         ] = False,
-        expected_hash: Annotated[ExpectedHash, Rare()] = None,
+        expected_hash: ExpectedHash = None,
         call: Call = NOBODY,
     ) -> EditResult:
         """Replace exact pieces of text in one file.
 
-        Returns a diff of what changed, and the syntax errors that were not there before. Each `old` must occur exactly
-        once, unless `all` is set or `line` chooses one; otherwise the call is refused with the closest text or the
-        lines of all matches, and nothing is written: all edits are applied, or none. If lines of `old` differ from the
-        file in nothing but their indentation, `new` is indented like the file, and the answer states it. Changes that
-        others made elsewhere in the file are kept, and shown. For several files at once use edit_files; to create a
-        file or rewrite all of it, write_file.
+        Returns the number of replacements, a diff, and the syntax errors that were not there before. Each `old` must
+        occur exactly once in the file, unless `all` is set or `line` chooses one match; otherwise the answer is an
+        error with the closest text, or with the lines of all matches. All edits are applied, or none. Where lines of
+        `old` differ from the file in their indentation alone, they match, `new` is indented like the file, and the
+        answer says so. Changes that others made elsewhere in the file are kept, and shown. undo takes the edit back.
+        For several files that must change together use edit_files; to create a file or rewrite all of it, write_file.
+        Example: {"path": "a.py", "edits": [{"old": "def load(", "new": "def load_all("}]}.
         """
         with (
             self._roots.changes.operation("edit_file", path),

@@ -45,26 +45,27 @@ class Edit(BaseModel):
     old: Annotated[
         str,
         Field(
-            description="The exact text to replace, with its spaces and line breaks, and enough around it to occur once"
+            description="The text to replace, exactly as in the file, with its spaces and line breaks and "
+            "without line numbers; enough of it to occur once"
         ),
         Aliases("old_string", "old_str", "old_text"),
     ]
     new: Annotated[
         str,
-        Field(description="The text to put there; empty to delete"),
+        Field(description="The text to put in its place; empty to delete it"),
         Aliases("new_string", "new_str", "new_text"),
     ]
     all: Annotated[
         bool,
-        Field(description="Replace every match of `old`; otherwise it must occur exactly once"),
+        Field(description="Replace every match of `old`; default false: it must occur exactly once"),
         Aliases("replace_all", "allow_multiple", hints=("expected_replacements",)),
     ] = False
     line: Annotated[
         int | None,
         Field(
             ge=1,
-            description="Of several matches, replace the one that starts nearest to this line of the file as it was"
-            " before the call",
+            description="Of several matches, replace the one that starts nearest to this line (from 1) of the "
+            "file as it was before the call; without effect beside `all`",
         ),
         Aliases("line_number", "near_line"),
     ] = None

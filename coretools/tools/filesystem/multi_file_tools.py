@@ -36,7 +36,9 @@ class FileEdits(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    path: Annotated[str, Field(description="Path of the file, relative to the root or absolute"), FILE_NAMES]
+    path: Annotated[
+        str, Field(description="Path of the file: relative to the first root, or absolute beneath any root"), FILE_NAMES
+    ]
     edits: Annotated[
         list[Edit],
         Field(min_length=1, description="Replacements in this file, applied in order, as those of edit_file"),
@@ -53,18 +55,24 @@ class MultiFileTools(EditingToolSet):
         self,
         files: Annotated[
             list[FileEdits],
-            Field(min_length=1, max_length=MAX_FILES, description="The files, each named once, with their edits"),
+            Field(
+                min_length=1, max_length=MAX_FILES, description="The files, 1 to 100, each named once, with their edits"
+            ),
         ],
         *,
-        dry_run: Annotated[bool, Field(description="Return the diffs and change nothing"), Aliases("preview")] = False,
+        dry_run: Annotated[
+            bool, Field(description="Return the diffs and change nothing; default false"), Aliases("preview")
+        ] = False,
         call: Call = NOBODY,
     ) -> EditsResult:
-        """Replace exact pieces of text in several files, in all of them or in none.
+        """Replace exact pieces of text in several files: in all of them, or in none.
 
         Returns a diff of each file, and the syntax errors that were not there before. Every edit works as in edit_file,
-        and all of them are checked before anything is written: if one is refused, nothing is, and every refusal is
-        named. If a write fails afterwards, as on a full disk, the files written before are put back. For one file use
-        edit_file; files are created by write_file.
+        and all are checked before anything is written: if one is refused, nothing is changed, and the error names every
+        refusal. If a write fails later, as on a full disk, the files written before are put back. Up to 100 files; they
+        must exist. For one file use edit_file, to create files write_file. Example: {"files": [{"path": "a.py",
+        "edits": [{"old": "f(x)", "new": "g(x)"}]}, {"path": "b.py", "edits": [{"old": "import f", "new": "import
+        g"}]}]}.
         """
         paths = [file.path for file in files]
         with nullcontext() if dry_run else lock_paths(self._roots, *paths):
@@ -110,25 +118,27 @@ class MultiFileTools(EditingToolSet):
         patch: Annotated[
             str,
             Field(
-                description='The text of the patch: a unified diff ("--- a/FILE", "+++ b/FILE", "@@ -1,3 +1,4 @@"),'
-                ' also from git, or "*** Begin Patch" with "*** Update File: FILE", "*** Add File: FILE",'
-                ' "*** Delete File: FILE" and "*** End Patch"'
+                description='Text of the patch, with paths relative to the first root: a unified diff ("--- a/FILE", '
+                '"+++ b/FILE", "@@ -1,3 +1,4 @@"), also from git, or "*** Begin Patch" with "*** Update '
+                'File: FILE", "*** Add File: FILE" or "*** Delete File: FILE", and "*** End Patch"'
             ),
             Aliases("input", "diff", "patch_text", "content"),
         ],
         *,
         dry_run: Annotated[
-            bool, Field(description="Return what would be done and change nothing"), Aliases("preview", "check")
+            bool,
+            Field(description="Return what would be done and change nothing; default false"),
+            Aliases("preview", "check"),
         ] = False,
         call: Call = NOBODY,
     ) -> ChangeResult:
         """Apply a patch that changes, creates, deletes and moves files: all of it, or nothing.
 
-        Returns a line for each file, with the line of each hunk that was not where the patch says, and the syntax
+        Returns one line for each file, with the line of every hunk that was not where the patch says, and the syntax
         errors that were not there before. The context and removed lines of a hunk must be in the file exactly; a hunk
-        that is not at the line it names is applied where its lines occur once. Paths are relative to the root.
-        Binary content, links and changes of modes are refused or named. To replace pieces of text without line numbers,
-        use edit_file or edit_files.
+        that is not at the line it names is applied where its lines occur once. Binary content and links are refused,
+        changes of modes are named and left out. Up to 100 files. To replace pieces of text without writing a patch, use
+        edit_file or edit_files.
         """
         patches = parse_patch(patch)
         if len(patches) > MAX_FILES:
@@ -154,26 +164,28 @@ class MultiFileTools(EditingToolSet):
             else:
                 self._known_files.record(call, one.place, change.data)
 
-    @tool(Effect.ADD, title="Copy")
+    @tool(Effect.ADD, profiles=("all",), title="Copy file or directory")
     def copy_path(
         self,
         source: Annotated[
-            AnyPath, Field(description="What to copy"), Aliases("source_path", "src", "from", "old_path")
+            AnyPath,
+            Field(description="Path of what to copy: relative to the first root, or absolute beneath any root"),
+            Aliases("source_path", "src", "from", "old_path"),
         ],
         destination: Annotated[
             AnyPath,
-            Field(description="The path of the copy, with its name: not a directory to put it in"),
+            Field(description="Path of the copy, with its name: not a directory to put it in. Nothing may exist there"),
             Aliases("destination_path", "dest", "dst", "to", "new_path"),
         ],
         *,
-        create_parents: Annotated[bool, Field(description="Create missing parent directories too")] = False,
+        create_parents: Annotated[bool, Field(description="Create missing parent directories; default false")] = False,
     ) -> ChangeResult:
         """Copy one file, or a directory with everything in it, to a path where nothing is.
 
         Returns the number of entries and bytes, and the names of what was left out: files that are hidden from you, and
         devices. Nothing is ever replaced, and nothing remains if the copy fails. Permissions are copied, times are not;
-        links in a directory stay links. A directory that contains a git repository is refused: use git clone or `cp` in
-        run_command. To move, use move_path.
+        links in a directory stay links. A directory that contains a git repository is refused: use git_clone, or `cp`
+        in run_command. To move, use move_path.
         """
         with self._roots.changes.operation("copy_path", f"{source} to {destination}"):
             copied = copy_path(self._roots, source, destination, parents=create_parents)

@@ -57,6 +57,59 @@ _POLL_SECONDS = 0.1
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
 
+FirstLine = Annotated[
+    str | Annotated[int, Field(ge=1)] | None,
+    Field(
+        description="First line to return: its number, from 1 (default 1). To read on in a very long line, "
+        'the position that an answer named, such as "812@65536". Excludes `head` and `tail`'
+    ),
+    Aliases("start_line", "start_line_one_indexed"),
+]
+LineCount = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Most lines to return, from `offset` on; by default as many as fit. Excludes `head` and `tail`",
+    ),
+    Aliases("max_lines", "num_lines", hints=("end_line", "end_line_one_indexed_inclusive", "view_range")),
+]
+HeadLines = Annotated[
+    int | None,
+    Field(ge=1, description="Return only the first lines, this many. Excludes `offset`, `limit` and `tail`"),
+]
+TailLines = Annotated[
+    int | None,
+    Field(ge=1, description="Return only the last lines, this many. Excludes `offset`, `limit` and `head`"),
+]
+LineNumbers = Annotated[
+    bool,
+    Field(
+        description="Put the number of each line and a tab before it; default false. Leave them out of `old` "
+        "when you edit"
+    ),
+]
+Pages = Annotated[
+    str | None,
+    Field(
+        description='PDF only: the pages to return, such as "3", "2-5" or "7-"; by default from the first '
+        "on, as many as fit"
+    ),
+]
+AsPictures = Annotated[
+    bool,
+    Field(
+        description="PDF only: return up to 6 pages as pictures instead of their text, for drawings and "
+        "scans; default false"
+    ),
+]
+Raw = Annotated[
+    bool,
+    Field(
+        description="Do not interpret the file: of a notebook return its JSON, describe a picture by type, "
+        "size and hash; default false"
+    ),
+]
+
 
 class ReadingTools(FileToolSet):
     """Tools that change nothing."""
@@ -91,41 +144,26 @@ class ReadingTools(FileToolSet):
         self,
         path: FilePath,
         *,
-        offset: Annotated[
-            Annotated[int, Field(ge=1)] | str | None,
-            Field(
-                description="Number of the first line to return, from 1. To read on in a large file or a long line,"
-                ' pass what the previous answer named, such as "812@65536"'
-            ),
-            Aliases("start_line", "start_line_one_indexed"),
-        ] = None,
-        limit: Annotated[
-            int | None,
-            Field(ge=1, description="How many lines to return from `offset`, or from the start"),
-            Aliases("max_lines", "num_lines", hints=("end_line", "end_line_one_indexed_inclusive", "view_range")),
-        ] = None,
-        head: Annotated[int | None, Field(ge=1, description="Return only this many lines from the start")] = None,
-        tail: Annotated[int | None, Field(ge=1, description="Return only this many lines from the end")] = None,
-        line_numbers: Annotated[bool, Field(description="Put its number and a tab before each line")] = False,
-        pages: Annotated[
-            str | None, Field(description='Pages of a PDF, such as "3", "2-5" or "7-"; by default from the first on')
-        ] = None,
-        as_pictures: Annotated[
-            bool, Field(description="Return pages of a PDF as pictures, up to 6, instead of their text")
-        ] = False,
-        raw: Annotated[
-            bool, Field(description="Do not interpret the file: of a notebook return its JSON; a picture is described")
-        ] = False,
+        offset: FirstLine = None,
+        limit: LineCount = None,
+        head: HeadLines = None,
+        tail: TailLines = None,
+        line_numbers: LineNumbers = False,
+        pages: Pages = None,
+        as_pictures: AsPictures = False,
+        raw: Raw = False,
         call: Call = NOBODY,
     ) -> FileText | PictureFile | PdfFile | NotebookFile | BinaryFile:
-        """Read a file: text whole or in part, a picture, a notebook, or pages of a PDF.
+        """Read one file: a text whole or in part, a picture, a notebook or a PDF.
 
-        Returns text exactly as it is in the file; remarks in brackets are not part of it. If a file does not fit into
-        one answer, its start and end come back, and a remark names the `offset` at which to read on. Give `offset` with
-        `limit`, or `head`, or `tail`. A picture (PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF) comes back as an image, scaled
-        to at most 1,568 pixels; of a PDF the text, page by page; a notebook (.ipynb) as its cells with shortened
-        outputs. Of other binary files type, size and SHA-256 come back. For several files use read_files; to find where
-        something is, search_text; to see what a directory contains, list_directory.
+        Returns the text exactly as it is in the file. Remarks of the server stand in brackets on lines of their own,
+        such as [lines 2 to 3 of 6; offset=4 reads on]; they are not part of the file. A text over 20,000 bytes comes
+        back as its start and its end, and a remark names the `offset` at which to read on. For a part, give `offset`
+        with `limit`, or `head`, or `tail`; these exclude each other. A picture (PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF)
+        comes back as an image of at most 1,568 pixels a side, a PDF as the text of its pages, a notebook (.ipynb) as
+        its cells with shortened outputs, any other binary file as type, size and SHA-256. A missing path is an error
+        that names a similar one. For several files use read_files; to find where something is, search_text; to see what
+        a directory contains, directory_tree. Example: {"path": "src/app.py", "offset": 200, "limit": 60}.
         """
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
@@ -204,8 +242,8 @@ class ReadingTools(FileToolSet):
             Field(
                 min_length=1,
                 max_length=MAX_FILES,
-                description="Files to read, each relative to the root or absolute: a path, a path with lines such as"
-                ' "src/main.py:10-40" (or ":10-" to the end), or a glob such as "src/**/*.py"',
+                description='Files to read, 1 to 200: each a path, a path with lines such as "src/main.py:10-40" '
+                '(":10-" reads to the end), or a glob such as "src/**/*.py"',
             ),
             Aliases("files", "file_paths", "targets"),
         ],
@@ -214,69 +252,90 @@ class ReadingTools(FileToolSet):
     ) -> FileTexts:
         """Read several text files, or parts of them, in one call.
 
-        Returns one section for each file, in the order named; globs are sorted, without what .gitignore excludes. Each
-        section begins with a line `=== TOKEN path`; TOKEN is random and new in every answer, so no file can contain it.
-        A file that cannot be read has its error in its section. All together get the size of one answer: small files
-        come whole, of larger ones start and end, and what is left out is named. For one file, a picture, a PDF or a
-        notebook, use read_file; to find lines in many files, search_text.
+        Returns one section for each file, in the order named. A section begins with a line `=== TOKEN path`; TOKEN is
+        random and new in every answer, so that no content can be taken for it. A glob adds its files sorted, without
+        those that .gitignore excludes. A file that can't be read has its error in its section, and the others are read
+        all the same. All sections share one answer of about 20,000 bytes: small files come whole, larger ones as start
+        and end, and what is left out is named. Pictures, PDF and notebooks are read by read_file alone; to find lines
+        in many files, use search_text. Example: {"paths": ["setup.py", "src/main.py:10-40", "src/util/*.py"]}.
         """
         reader = FilesReader(self._roots, self._limits, partial(self._text, call=call))
         return reader.read(paths)
 
-    @tool(Effect.READ, title="List directory")
+    @tool(Effect.READ, profiles=("all",), title="List directory")
     def list_directory(self, path: DirectoryPath = ".") -> ListingResult:
-        """List the entries of one directory.
+        """List the entries of one directory, complete with hidden and ignored ones.
 
-        Returns one name per line, sorted, hidden ones too: directories end with `/`, links with `@`, files are followed
-        by their size in bytes. Entries beyond one answer are counted. It does not descend: to find files in a whole
-        tree, use search_files.
+        Returns one name per line, sorted: directories end with `/`, links with `@`, files are followed by a tab and
+        their size in bytes. Up to 2,000 entries that fit into one answer; the others are counted. It does not descend:
+        directory_tree shows several levels, and search_files finds names in a whole tree.
         """
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
         return ListingResult.of(listing, content_bytes(self._limits))
 
-    @tool(Effect.READ, title="Directory tree")
+    @tool(Effect.READ, title="Show directory tree")
     def directory_tree(
         self,
         path: DirectoryPath = ".",
         *,
         depth: Annotated[
-            int, Field(ge=1, le=50, description="Levels to show; 1 is the entries of `path`"), Aliases("max_depth")
+            int,
+            Field(ge=1, le=50, description="Levels to show, 1 to 50; default 3. 1 shows only the entries of `path`"),
+            Aliases("max_depth"),
         ] = 3,
         limit: Annotated[
             int,
-            Field(ge=1, le=2_000, description="Most entries to show; the upper levels come first"),
+            Field(
+                ge=1, le=2_000, description="Most entries to show, 1 to 2,000; default 300. The upper levels come first"
+            ),
             Aliases("max_entries", "max_results"),
         ] = 300,
         include_ignored: Annotated[
             bool,
-            Field(description="Show what .gitignore and .ignore files exclude, too"),
+            Field(description="Show what .gitignore and .ignore files exclude too; default false"),
             Aliases("no_ignore", switches={"respect_git_ignore": {False: True}}),
         ] = False,
     ) -> DirectoryTree:
-        """Show what a directory contains, and its subdirectories, as a tree: to get an overview of a project.
+        """List what a directory contains, as a tree of several levels or, with depth 1, of one.
 
-        Returns one entry per line, indented by two spaces for each level and sorted: directories end with `/`, links
-        with `@`, files are followed by a tab and their size in bytes. In brackets are the numbers and total size of
-        what is not shown, and names that are ignored. Links are not followed; `.git` is left out. To list one
-        directory completely, use list_directory; to find files by name, search_files.
+        Returns one entry per line, sorted, indented by two spaces for each level: directories end with `/`, links with
+        `@`, files are followed by a tab and their size in bytes. Lines in brackets say what is not shown: how many
+        entries with what size, and names that .gitignore excludes. Links are not followed, and `.git` is left out. For
+        an overview of a project, and in place of `ls`. To find files by name or the newest ones, use search_files; to
+        find text, search_text.
         """
         reader = TreeReader(self._roots, path, include_ignored=include_ignored)
         return reader.read(depth=depth, limit=limit, budget=content_bytes(self._limits))
 
-    @tool(Effect.READ, structured=False, title="File exists")
-    def file_exists(self, path: Annotated[AnyPath, Field(description="Path to check"), FILE_NAMES]) -> str:
+    @tool(Effect.READ, structured=False, profiles=("all",), title="Check for a file")
+    def file_exists(
+        self,
+        path: Annotated[
+            AnyPath,
+            Field(description="Path to check: relative to the first root, or absolute beneath any root"),
+            FILE_NAMES,
+        ],
+    ) -> str:
         """Check whether a path is a file; links are followed.
 
-        Returns `true` or `false`; `false` for a directory too. A path outside the roots is an error. read_file reports
-        a missing file by itself: there is no need to check first.
+        Returns `true`, or `false`, also for a directory. A path outside the roots is an error. There is no need to
+        check before read_file, which reports a missing file and names a similar one.
         """
         return "true" if kind_at(self._roots, path) == "file" else "false"
 
-    @tool(Effect.READ, structured=False, title="Directory exists")
-    def directory_exists(self, path: Annotated[AnyPath, Field(description="Path to check"), DIRECTORY_NAMES]) -> str:
+    @tool(Effect.READ, structured=False, profiles=("all",), title="Check for a directory")
+    def directory_exists(
+        self,
+        path: Annotated[
+            AnyPath,
+            Field(description="Path to check: relative to the first root, or absolute beneath any root"),
+            DIRECTORY_NAMES,
+        ],
+    ) -> str:
         """Check whether a path is a directory; links are followed.
 
-        Returns `true` or `false`; `false` for a file too. A path outside the roots is an error.
+        Returns `true`, or `false`, also for a file. A path outside the roots is an error. There is no need to check
+        before directory_tree, which reports a missing directory.
         """
         return "true" if kind_at(self._roots, path) == "directory" else "false"
 

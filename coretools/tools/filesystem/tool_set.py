@@ -32,15 +32,20 @@ DIRECTORY_NAMES = Aliases(
 ExpectedHash = Annotated[
     str | None,
     Field(
-        description="SHA-256 in hexadecimal of the content that the file must still have; if not, nothing is written",
+        description="SHA-256, in hexadecimal, that the present content of the file must have; otherwise "
+        "nothing is written. Default: no such check",
     ),
     Aliases("sha256", "expected_sha256"),
 ]
 
 AnyPath = Annotated[str, Completes("paths")]
-FilePath = Annotated[AnyPath, Field(description="Path of the file, relative to the root or absolute"), FILE_NAMES]
+FilePath = Annotated[
+    AnyPath, Field(description="Path of the file: relative to the first root, or absolute beneath any root"), FILE_NAMES
+]
 DirectoryPath = Annotated[
-    AnyPath, Field(description="Path of the directory, relative to the root or absolute"), DIRECTORY_NAMES
+    AnyPath,
+    Field(description="Path of the directory: relative to the first root (the default), or absolute beneath any root"),
+    DIRECTORY_NAMES,
 ]
 
 NOBODY: Call = SilentCall()

@@ -12,7 +12,7 @@ from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.escapes import escape_controls
-from coretools.operations.declare import Aliases, Effect, Rare, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.ripgrep import Ripgrep
 from coretools.process.runner import Runner
@@ -41,44 +41,49 @@ FUZZY_PATHS = 20
 _Pattern = Annotated[
     str,
     Field(
-        description="Regular expression that a line must contain, as in ripgrep: no look-around, no back-references, no"
-        " line breaks"
+        description="Regular expression that a line must contain, in ripgrep's syntax: no look-around, no "
+        "back-references, no line breaks. With `literal`, plain text"
     ),
     Aliases("query", "regex", ignored=("-n",)),
 ]
 _FileGlob = Annotated[
     str,
     Field(
-        description="Search only files that match, such as *.py, src/**/*.{js,ts} or !*.lock; with a / it is matched"
-        " from `path` on"
+        description="Search only files whose name matches, such as *.py, *.{js,ts} or !*.lock; with a / the "
+        "path from `path` on must match, as src/**/*.py. By default all files"
     ),
     Aliases("include", "include_pattern", "file_pattern", hints=("type", "exclude_pattern")),
 ]
 _AnyCase = Annotated[
     bool,
-    Field(description="Match letters in upper and lower case"),
+    Field(description="Do not distinguish upper and lower case; default false"),
     Aliases("-i", "case_insensitive", switches={"case_sensitive": {False: True}}),
 ]
 _Context = Annotated[
     int,
-    Field(ge=0, le=50, description="Lines to show before and after each match"),
+    Field(ge=0, le=50, description="Lines to show before and after each match, 0 to 50; default 0"),
     Aliases("-C", "context_lines", hints=("-A", "-B", "before", "after")),
 ]
 _Ignored = Annotated[
     bool,
-    Field(description="Include what .gitignore and .ignore files exclude"),
+    Field(description="Include what .gitignore and .ignore files exclude; default false"),
     Aliases("no_ignore", switches={"respect_git_ignore": {False: True}}),
 ]
 _Skip = Annotated[
     int,
-    Field(ge=0, description="Number of results to leave out at the start; an answer names the next value"),
+    Field(
+        ge=0,
+        le=1_000_000_000,
+        description="Results to leave out at the start; default 0, at most 1000000000. A cut answer names the value"
+        " that goes on",
+    ),
     Aliases("offset"),
 ]
 _Output = Annotated[
     Output,
     Field(
-        description="`matches` returns the matching lines, `files` only the paths of files with a match, `counts` each"
-        " path with its number of matching lines"
+        description="`matches` (default): the matching lines; `files`: only the paths of files with a match; "
+        "`counts`: each path with its number of matching lines"
     ),
     Aliases(
         "output_mode",
@@ -119,29 +124,42 @@ class SearchTools:
         self,
         pattern: _Pattern,
         *,
-        path: Annotated[str, Field(description="Directory to search, or one file"), _PLACES] = ".",
+        path: Annotated[
+            str, Field(description="Directory to search, or one file; default the first root"), _PLACES
+        ] = ".",
         glob: _FileGlob = "",
         literal: Annotated[
             bool,
-            Field(description="Take `pattern` as plain text, not as an expression"),
+            Field(
+                description="Take `pattern` as plain text, so that characters such as ( and . have no special "
+                "meaning; default false"
+            ),
             Aliases("fixed_strings", switches={"is_regexp": {False: True}}),
         ] = False,
         ignore_case: _AnyCase = False,
         context: _Context = 0,
         output: _Output = "matches",
         limit: Annotated[
-            int, Field(ge=1, description="Most matching lines to return, or files; up to 500"), _LIMITS
+            int,
+            Field(
+                ge=1,
+                description="Most matching lines to return, or files with the other values of `output`; default 100, "
+                "at most 500",
+            ),
+            _LIMITS,
         ] = 100,
         skip: _Skip = 0,
         include_ignored: _Ignored = False,
     ) -> FoundText:
-        """Find lines in the files of a directory tree by a regular expression.
+        r"""Find lines in the files of a directory tree by a regular expression or a plain text.
 
-        Returns the path of each file with a match, sorted, and beneath it `line:text` for each match; with `context`
-        also `line-text` for the lines around it, and `--` between groups. If no file has a second line, each is
-        `path:line:text`. An answer has up to 20,000 bytes: it says if it shows fewer matches than asked for, and the
-        `skip` that goes on. Hidden files are searched; `.git`, binary files and what .gitignore excludes are not. To
-        find files by name or the latest changes, use search_files; to read one, read_file.
+        Returns the path of each file with a match, sorted, and beneath it `line:text` for each matching line; with
+        `context` also `line-text` for the lines around it, and `--` between groups. If each file has a single line, the
+        form is `path:line:text`. A line over 500 bytes is cut. Up to 20,000 bytes and 30 seconds: a last line in
+        brackets says if more exist, and the `skip` that goes on. Hidden files are searched; `.git`, binary files and
+        what .gitignore excludes are not. Cheaper than reading whole files with read_file. To find files by name, or the
+        latest changed ones, use search_files; for text in old commits, git_log with `changed`. Example: {"pattern":
+        "def load\\(", "glob": "*.py", "context": 2}.
         """
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
@@ -168,14 +186,14 @@ class SearchTools:
                 return self._found(findings, engine.name)
         raise CannotStart("no engine for text searches works here")
 
-    @tool(Effect.READ, title="Search files")
+    @tool(Effect.READ, title="Find files")
     def search_files(
         self,
         glob: Annotated[
             str,
             Field(
-                description="What the path must match: *.py matches names in any directory, src/**/*.{js,ts} paths from"
-                " `path` on, test/ directories only, * everything"
+                description="What must match: *.py matches names in any directory, src/**/*.{js,ts} paths from "
+                "`path` on, test/ only directories, * everything"
             ),
             Aliases("pattern", "glob_pattern"),
         ],
@@ -183,32 +201,36 @@ class SearchTools:
         query: Annotated[
             str,
             Field(
-                description="Letters of the name in their order, as usrctl for user_controller.py; of several words"
-                " each must match. The best match comes first: in the name before in the path"
+                description="Letters of the name in their order, not necessarily adjacent; of several words each "
+                "must match. A match in the name ranks before one in the path. Filters in addition to "
+                "`glob`"
             ),
             Aliases("name", "fuzzy"),
         ] = "",
-        path: Annotated[str, Field(description="Directory to search"), _PLACES] = ".",
+        path: Annotated[str, Field(description="Directory to search; default the first root"), _PLACES] = ".",
         sort: Annotated[
             NameOrder,
             Field(
-                description="`newest` returns only files, the latest modified first; `path` is the order of the paths,"
-                " or with `query` of the matches"
+                description="`path` (default): in the order of paths, or with `query` the best match first; "
+                "`newest`: only files, the latest modified first"
             ),
         ] = "path",
         limit: Annotated[
             int | None,
-            Field(ge=1, description="Most paths to return, up to 500: by default 500, with `query` 20"),
+            Field(ge=1, description="Most paths to return: by default 500, with `query` 20; at most 500"),
             _LIMITS,
         ] = None,
         skip: _Skip = 0,
-        include_ignored: Annotated[_Ignored, Rare()] = False,
+        include_ignored: _Ignored = False,
     ) -> FoundNames:
-        """Find files and directories in a tree by glob, by inexact name, or the newest.
+        """Find files and directories in a tree: by a glob, by an inexact name, or the newest ones.
 
-        Returns one path per line, sorted; directories end with `/`. An answer has up to 20,000 bytes: it says how many
-        paths there are and the `skip` that goes on. Hidden files are included; `.git` and what .gitignore excludes are
-        not. To find files by what they contain, use search_text; to list one directory with sizes, use list_directory.
+        Returns one path per line; directories end with `/`. Sorted by path; with `query` the best match first; with
+        sort=newest the latest modified first. Up to 20,000 bytes: a last line in brackets says how many paths there are
+        and the `skip` that goes on. Hidden files are included; `.git` and what .gitignore excludes are not. To find
+        files by what they contain use search_text; to see a directory with sizes, directory_tree. Examples: {"glob":
+        "*.py"}; {"glob": "*", "query": "usrctl"} finds `user_controller.py`; {"glob": "*", "sort": "newest", "limit":
+        10}.
         """
         names = NameQuery(
             wanted=_wanted(glob),

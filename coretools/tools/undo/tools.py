@@ -35,7 +35,12 @@ _CHECKPOINT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _MOST_ID = 2**53
 
 ChangeId = Annotated[
-    int, Field(ge=1, le=_MOST_ID, description="Id of the change, the first number of its line in list_changes")
+    int,
+    Field(
+        ge=1,
+        le=_MOST_ID,
+        description="Id of the change to take back: the first number of its line in list_changes. Excludes `since`",
+    ),
 ]
 
 
@@ -53,20 +58,29 @@ class UndoTools:
         *,
         change: Annotated[
             int | None,
-            Field(ge=1, le=_MOST_ID, description="Show this one change with its paths and diffs, instead of a list"),
+            Field(
+                ge=1,
+                le=_MOST_ID,
+                description="Show this one change, by its id, with its paths and diffs, instead of a list",
+            ),
         ] = None,
         before: Annotated[
             int | None,
-            Field(ge=1, le=_MOST_ID, description="List only changes with a smaller id, to read on in a long list"),
+            Field(
+                ge=1,
+                le=_MOST_ID,
+                description="List only changes with a smaller id than this, to read on in a long list; by default "
+                "from the newest on",
+            ),
         ] = None,
-        limit: Annotated[int, Field(ge=1, le=500, description="How many changes to list")] = _LISTED,
+        limit: Annotated[int, Field(ge=1, le=500, description="Most changes to list, 1 to 500; default 50")] = _LISTED,
     ) -> ChangeList | ChangeDetails:
-        """List what file tools changed beneath the roots, the newest first, so that undo can take it back.
+        """List what the file tools changed, newest first, so that undo can take it back.
 
-        Returns one line for each call that changed something: id, time, tool, what it was about, how many paths were
-        created, changed, deleted or moved, and whether it was taken back. With `change`, the paths of that call and
-        short diffs of its text files. Changes by commands and git tools are not recorded: for these use git_status and
-        git_diff. Old changes are forgotten.
+        Returns one line for each call that changed something, its fields separated by tabs: id, time, tool, path, how
+        many entries were created, changed, deleted or moved, and whether it was taken back. With `change`, the paths of
+        that call and short diffs of its text files. Kept for 14 days and up to 2 GiB unless the operator sets
+        otherwise. What commands and git tools changed is not recorded: git_status and git_diff show that.
         """
         journal, role = self._recorder.journal, self._recorder.role
         if change is not None:
@@ -77,30 +91,34 @@ class UndoTools:
         return ChangeList.of(changes, counts, limit=limit, budget=content_bytes(self._limits), held=held)
 
     @same_policy_as("write_file", "delete_file")
-    @tool(Effect.CHANGE, title="Undo")
+    @tool(Effect.CHANGE, title="Undo file changes")
     def undo(
         self,
         *,
         change: Annotated[ChangeId | None, Aliases("id", "change_id")] = None,
         since: Annotated[
-            Annotated[int, Field(ge=1, le=_MOST_ID)] | str | None,
+            str | Annotated[int, Field(ge=1, le=_MOST_ID)] | None,
             Field(
-                description="Take back this change and every later one, or every change after the checkpoint of this"
-                " name; instead of `change`"
+                description="Take back this change, by its id, and every later one; or every change after the "
+                "checkpoint of this name. Excludes `change`"
             ),
         ] = None,
         paths: Annotated[
-            list[str] | None, Field(description="Take back only these paths, or what is in these directories")
+            list[str] | None,
+            Field(description="Take back only these files, and what is in these directories; by default all"),
         ] = None,
-        dry_run: Annotated[bool, Field(description="Say what would be taken back, and change nothing")] = False,
+        dry_run: Annotated[
+            bool, Field(description="Return what would be taken back and change nothing; default false")
+        ] = False,
     ) -> UndoResult:
         """Take back one change of a file tool, some of its paths, or everything since a point.
 
-        Restores content, permissions and times, deleted files and directories, and former names; removes what was
-        created. Nothing newer is lost: a path that was changed again since then is left as it is and named, with the
-        difference, and a directory with entries made later stays. Take the later change back first, or write the file
-        yourself. Returns the paths, and the id of the undo, which can be taken back in the same way. list_changes has
-        the ids. It does not take back what commands and git tools changed.
+        Restores content, permissions, times and former names, brings back deleted files and directories, and removes
+        what was created. Nothing newer is lost: a path that was changed again since then is left as it is and named
+        with the difference, and a directory with entries made later stays. Returns the paths, and the id of the undo
+        itself, which can be taken back in the same way. Give `change` or `since`. list_changes has the ids. It does not
+        take back what commands and git tools changed: for git, the answers name the call that undoes it. Example:
+        {"change": 12}.
         """
         if (change is None) == (since is None):
             raise InvalidArguments("give either change, the id of one change, or since, an id or a checkpoint")
@@ -118,15 +136,18 @@ class UndoTools:
         ]
         return self._undo(later, f"{len(later)} changes since {since}", paths, dry_run=dry_run)
 
-    @tool(Effect.ADD, idempotent=True, title="Checkpoint", profiles=("all",))
+    @tool(Effect.CHANGE, title="Set checkpoint", profiles=("all",))
     def checkpoint(
         self,
-        name: Annotated[str, Field(description="Name of the point: a letter, then letters, digits, `.`, `_` or `-`")],
+        name: Annotated[
+            str, Field(description="Name of the point: a letter, then up to 63 letters, digits, `.`, `_` or `-`")
+        ],
     ) -> ChangeResult:
-        """Name this point in time, so that restore can take back every later change of file tools.
+        """Name this point in time, so that every later change of file tools can be taken back together.
 
-        Returns the id of the last change before it. It copies nothing. A name that exists is moved to now. What
-        commands change is not recorded: for that commit with git_commit.
+        Returns the id of the last change before it. It copies nothing. A name that exists is moved to now. Take the
+        changes back by restore with this name, or by undo with `since`. What commands change is not recorded: for that
+        commit with git_commit.
         """
         if not _CHECKPOINT_NAME.fullmatch(name):
             raise InvalidArguments(
@@ -142,14 +163,16 @@ class UndoTools:
     @tool(Effect.CHANGE, title="Restore checkpoint", profiles=("all",))
     def restore(
         self,
-        name: Annotated[str, Field(description="Name of the checkpoint")],
+        name: Annotated[str, Field(description="Name that checkpoint gave the point")],
         *,
-        dry_run: Annotated[bool, Field(description="Say what would be taken back, and change nothing")] = False,
+        dry_run: Annotated[
+            bool, Field(description="Return what would be taken back and change nothing; default false")
+        ] = False,
     ) -> UndoResult:
         """Take back every change of file tools since a checkpoint, as undo with `since` does.
 
-        Returns what undo returns. Paths that somebody else changed since then are left as they are, and named.
-        list_changes shows the changes one by one; for a single one use undo.
+        Returns what undo returns: the paths, and the id of the undo. Paths that somebody else changed since then are
+        left as they are, and named. list_changes shows the changes one by one; for a single one use undo.
         """
         return self.undo(since=name, dry_run=dry_run)
 

@@ -40,26 +40,29 @@ class BisectTools(GitToolSet):
             Literal["start", "good", "bad", "skip", "reset", "log"],
             Field(
                 description=(
-                    "start; good, bad: mark the commit that is checked out; skip: it can't be tested; reset: "
-                    "end, and back to the branch; log: the steps so far"
+                    "`start`; `good`, `bad`: mark the commit that is checked out; `skip`: it can't be "
+                    "tested; `reset`: end, back to the branch; `log`: the steps so far"
                 )
             ),
         ],
         repository: Repository = ".",
         *,
-        bad: Annotated[Branch, Field(description="start: commit with the change, HEAD by default")] = "",
-        good: Annotated[list[str], Field(description="start: commits without the change, older than the bad one")] = [],  # noqa: B006
+        bad: Annotated[Branch, Field(description="With start: commit with the change; default HEAD")] = "",
+        good: Annotated[
+            list[str], Field(description="With start: commits without the change, older than the bad one")
+        ] = [],  # noqa: B006
         revision: Annotated[
             Branch,
-            Field(description="good, bad, skip: commit to mark, by default the one that is checked out"),
+            Field(description="With good, bad and skip: commit to mark; default the one that is checked out"),
             Aliases("rev", "commit"),
         ] = "",
     ) -> TextResult:
-        """Find the commit that brought a change by checking out commits between a good and a bad one, step by step.
+        """Find the commit that brought a change, by checking out commits between a good and a bad one, step by step.
 
         Start with a good and a bad commit, test what is checked out, and mark it; about log2 of the number of commits
-        are tested. Returns the next commit to test, or the first bad one. Uncommitted changes that a checkout would
-        overwrite refuse it. git_bisect_run does the steps with a command.
+        are tested. Returns the commit to test next, or the first bad one, and the call that ends it. It is refused if a
+        checkout would overwrite uncommitted changes. To do the steps with a command use git_bisect_run; to find a
+        commit by the text that it changed, git_log with `changed`.
         """
         access = Access.READ if action == "log" else Access.WORK_TREE
         shared = self._shared(repository)
@@ -78,17 +81,19 @@ class BisectTools(GitToolSet):
     @same_policy_as("run_command")
     async def git_bisect_run(
         self,
-        command: Annotated[str | list[str], Field(description="line for bash, or list of words without a shell")],
+        command: Annotated[
+            str | list[str], Field(description="A bash line, or a list of words that are started without a shell")
+        ],
         repository: Repository = ".",
         *,
-        timeout_seconds: Annotated[int | None, Field(ge=1, description="time for each commit, 120 by default")] = None,
+        timeout_seconds: Annotated[int | None, Field(ge=1, description="Seconds for each commit; default 120")] = None,
         call: Call = _NO_CALL,
     ) -> TextResult:
         """Run one command at each commit of a bisect until the first bad one is found, up to 60 times.
 
-        Returns the steps and the first bad commit. The command is confined and judged as in run_command; exit code 0
-        means good, 125 can't be tested, any other up to 127 bad, and anything else stops the bisect where it is.
-        Begin with git_bisect.
+        Returns the steps and the first bad commit. The command is confined and judged as in run_command. Exit code 0
+        means good, 125 can't be tested, any other up to 127 bad; anything else stops the bisect where it is. Begin with
+        git_bisect action='start'.
         """
 
         async def run() -> int | None:

@@ -20,12 +20,12 @@ from coretools.tools.git.repository.tool_set import Branch, GitToolSet, Paths, R
 class CommitTools(GitToolSet):
     """Stage, commit, and take either back."""
 
-    @tool(Effect.CHANGE, idempotent=True, title="Git add")
+    @tool(Effect.CHANGE, title="Git add")
     async def git_add(
         self,
         paths: Annotated[
             list[str],
-            Field(min_length=1, description="files and directories to stage; . for everything"),
+            Field(min_length=1, description='Files and directories to stage, at least one; "." for everything'),
             Aliases("files", hints=("path", "file_path"), switches={"all": {True: ["."]}}),
         ],
         repository: Repository = ".",
@@ -33,25 +33,36 @@ class CommitTools(GitToolSet):
         hunks: Annotated[
             list[str],
             Field(
-                description="only these hunks: by number (2, or 1-3) if one file is named, by id as git_diff shows it,"
-                " or lines by their numbers: +5-9 added ones, -3 a removed one"
+                description='Only these hunks: by number ("2", "1-3") if `paths` is one file, by id as git_diff '
+                'shows it, or single lines by their numbers ("+5-9" added ones, "-3" a removed one). '
+                "Excludes `update` and `intent`"
             ),
         ] = [],  # noqa: B006
         update: Annotated[
-            bool, Field(description="stage changes and deletions of tracked files only, no new files")
+            bool,
+            Field(
+                description="Stage changes and deletions of tracked files only, no new files; default false. "
+                "Excludes `hunks`"
+            ),
         ] = False,
         intent: Annotated[
             bool,
-            Field(description=("record new files as known without staging their content, so that git_diff shows it")),
+            Field(
+                description=(
+                    "Record new files as known without staging their content, so that git_diff shows it; "
+                    "default false. Excludes `hunks`"
+                )
+            ),
             Aliases("intent_to_add"),
         ] = False,
     ) -> TextResult:
-        """Stage changes, new files and deletions for git_commit.
+        """Stage changes, new files and deletions for git_commit, whole files or parts of them.
 
-        Returns the staged paths and the call that undoes it. Ignored files, hidden files (with secrets) and
-        repositories within the work tree are not staged, and listed if they were covered by a directory. It also
-        marks a conflict in a file as resolved. With hunks it stages only parts of files: get their numbers and ids
-        from git_diff.
+        Returns the staged paths with a letter each (A added, M modified, D deleted), and the call that undoes it.
+        Ignored files, hidden files (with secrets) and repositories within the work tree are not staged; they are listed
+        if a directory covered them. Staging a file also marks its conflict as resolved. For parts of files take numbers
+        and ids of hunks from git_diff. To unstage use git_restore with what='staged'. Example: {"paths": ["a.py"],
+        "hunks": ["2"]}.
         """
         async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as opened:
             names = git_names(opened, paths)
@@ -67,7 +78,12 @@ class CommitTools(GitToolSet):
         self,
         message: Annotated[
             str,
-            Field(description=("message of the commit: a summary line, then optionally an empty line and more text")),
+            Field(
+                description=(
+                    "Message: a summary line, then optionally an empty line and more text. Required, except "
+                    "with `amend` or `fixup`"
+                )
+            ),
             Aliases("commit_message"),
         ] = "",
         repository: Repository = ".",
@@ -75,39 +91,44 @@ class CommitTools(GitToolSet):
         amend: Annotated[
             bool,
             Field(
-                description=("replace the last commit by one with what is staged; without a message its message stays")
+                description=(
+                    "Replace the last commit by one with what is staged too; without `message` its message "
+                    "stays. Default false"
+                )
             ),
         ] = False,
         by: Annotated[
-            str, Field(description="author, if not the usual one, as Ada Lovelace <ada@example.com>"), Aliases("author")
+            str, Field(description="Author, if not the usual one, as Ada Lovelace <ada@example.com>"), Aliases("author")
         ] = "",
         fixup: Annotated[
             str,
             Field(
                 description=(
-                    "commit that this one corrects: the message becomes fixup! with its summary, and "
-                    "git_rebase with autosquash joins them"
+                    "Commit that this one corrects: the message becomes fixup! with its summary, for a "
+                    "rebase with autosquash. Excludes `message`"
                 )
             ),
         ] = "",
         signoff: Annotated[
-            bool, Field(description="end the message with Signed-off-by and the committer's name")
+            bool, Field(description="End the message with Signed-off-by and the committer's name; default false")
         ] = False,
         paths: Annotated[
             list[str],
             Field(
                 description=(
-                    "commit only these tracked files as they are in the work tree; what else is staged stays staged"
+                    "Commit only these tracked files, as they are in the work tree; what else is staged "
+                    "stays staged. Default what is staged"
                 )
             ),
         ] = [],  # noqa: B006
     ) -> TextResult:
-        """Commit what git_add staged.
+        """Commit what git_add staged: everything that is staged, by whomever.
 
-        It takes everything that is staged, by whomever. Returns the new commit, the branch, its files (the first 20),
-        what is left uncommitted, and the call that undoes it. The author comes from git's configuration or from the
-        operator. Hooks of the repository do not run unless the operator grants them; the answer names those that were
-        skipped (git commit in run_command runs them). An empty commit is refused.
+        Returns the new commit, the branch, its first 20 files, what is left uncommitted, and the call that undoes it.
+        The author comes from git's configuration or from the operator. Hooks of the repository do not run unless the
+        operator grants them; the answer names those that were skipped (git commit in run_command runs them). An empty
+        commit is refused. Nothing is sent to a remote: git_push does that. Example of a correction of the last message:
+        {"amend": true, "message": "New text"}.
         """
         async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as opened:
             names = git_names(opened, paths)
@@ -117,15 +138,17 @@ class CommitTools(GitToolSet):
     @tool(Effect.CHANGE, title="Git restore")
     async def git_restore(
         self,
-        paths: Annotated[Paths, Field(min_length=1, description="files and directories to restore; . for everything")],
+        paths: Annotated[
+            Paths, Field(min_length=1, description='Files and directories to restore, at least one; "." for everything')
+        ],
         repository: Repository = ".",
         *,
         what: Annotated[
             Literal["worktree", "staged", "both"],
             Field(
                 description=(
-                    "worktree: discard unstaged changes; staged: unstage, files stay as they are; both: "
-                    "discard staged changes too"
+                    "`worktree` (default): discard unstaged changes; `staged`: unstage, files stay as they "
+                    "are; `both`: discard staged changes too"
                 )
             ),
             Aliases(switches={"staged": {True: "staged"}}),
@@ -134,27 +157,35 @@ class CommitTools(GitToolSet):
             Branch,
             Field(
                 description=(
-                    "take the content from this commit; by default from the index, or from HEAD if what is "
-                    "staged or both"
+                    "Commit from which the content is taken; by default the index, or HEAD if `what` is "
+                    "staged or both. Excludes `hunks`"
                 )
             ),
             Aliases("source"),
         ] = "",
         hunks: Annotated[
-            list[str], Field(description="only these hunks or lines, written as for git_add; without revision and side")
+            list[str],
+            Field(
+                description='Only these hunks or lines, written as for git_add, and not with what="both". Excludes '
+                "`revision` and `side`"
+            ),
         ] = [],  # noqa: B006
         side: Annotated[
             Literal["", "ours", "theirs", "conflict"],
             Field(
-                description=("files in conflict: take ours or theirs and stage it; conflict: bring the conflict back")
+                description=(
+                    "Files in conflict only: take `ours` or `theirs` and stage it; `conflict`: bring the "
+                    "conflict back. Excludes `hunks`"
+                )
             ),
         ] = "",
     ) -> TextResult:
         """Restore files from the index or a commit: discard changes, unstage, or take one side of a conflict.
 
-        By default it discards unstaged changes of the paths. Returns the restored paths and how to undo it; discarded
-        content is kept in a stash commit that the answer names, but not that of files in conflict. Only the named
-        files change; git_reset moves the branch.
+        By default it discards the unstaged changes of `paths`. Returns the restored paths and the call that undoes it:
+        discarded content is kept in a stash commit that the answer names, except that of files in conflict. Only the
+        named files change; to move the branch use git_reset. Examples: {"paths": ["b.py"], "what": "staged"} unstages
+        and keeps the content; {"paths": ["b.py"], "revision": "main"} takes the content from main.
         """
         async with self._opened(repository, paths, access=Access.WORK_TREE) as opened:
             if hunks:
@@ -179,7 +210,7 @@ class CommitTools(GitToolSet):
         revision: Annotated[
             Branch,
             Field(
-                description=("commit or branch to which the current branch moves; HEAD by default, which moves nothing")
+                description=("Commit or branch to which the current branch moves; default HEAD, which moves nothing")
             ),
             Aliases("rev", "ref", "commit"),
         ] = "HEAD",
@@ -189,8 +220,9 @@ class CommitTools(GitToolSet):
             Literal["soft", "mixed", "keep", "hard"],
             Field(
                 description=(
-                    "soft: index and files stay; mixed: unstage everything, files stay; keep: update files, "
-                    "refuse if that would overwrite changes; hard: discard all changes of tracked files"
+                    "`soft`: index and files stay; `mixed` (default): unstage everything, files stay; "
+                    "`keep`: update files, refuse if that would overwrite changes; `hard`: discard all "
+                    "changes of tracked files"
                 )
             ),
             Aliases(switches={"hard": {True: "hard"}, "soft": {True: "soft"}}),
@@ -199,17 +231,18 @@ class CommitTools(GitToolSet):
             Paths,
             Field(
                 description=(
-                    "unstage only these, or set them in the index as in the revision, without moving the "
-                    "branch; mode mixed only"
+                    "Unstage only these, or set them in the index as in the revision, without moving the "
+                    "branch; default all. Only with mode mixed"
                 )
             ),
         ] = [],  # noqa: B006
     ) -> TextResult:
         """Move the current branch to another commit, or unstage everything.
 
-        By default HEAD stays and everything is unstaged; files do not change. Returns the new position and the call
-        that undoes it. Mode hard keeps discarded changes of tracked files in a stash commit that the answer names.
-        git_restore changes single files.
+        Without arguments HEAD stays, everything is unstaged, and no file changes. Returns the new position and the call
+        that undoes it. mode='hard' discards changes of tracked files, and keeps them in a stash commit that the answer
+        names; untracked files stay. To change single files use git_restore. Example: {"revision": "HEAD~1", "mode":
+        "soft"} takes back the last commit and keeps its changes staged.
         """
         access = Access.WORK_TREE if mode in ("keep", "hard") else Access.GIT_DIRECTORY
         async with self._opened(repository, paths, access=access) as opened:

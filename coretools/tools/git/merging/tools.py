@@ -23,47 +23,49 @@ class MergingTools(GitToolSet):
     async def git_merge(
         self,
         revision: Annotated[
-            Branch, Field(description="branch, tag or commit to merge"), Aliases("branch", "rev", "ref")
+            Branch, Field(description="Branch, tag or commit to merge"), Aliases("branch", "rev", "ref")
         ],
         repository: Repository = ".",
         *,
-        message: Annotated[
-            str, Field(description="message of the merge commit, by default the one that git writes")
-        ] = "",
+        message: Annotated[str, Field(description="Message of the merge commit; default the one that git writes")] = "",
         fast_forward: Annotated[
             bool,
             Field(
-                description=("only move the branch if it has no commits of its own; false: always make a merge commit")
+                description=(
+                    "Only move the branch if it has no commits of its own; default true. false: always make "
+                    "a merge commit"
+                )
             ),
             Aliases("ff"),
         ] = True,
     ) -> TextResult:
         """Merge another branch or commit into the current branch.
 
-        Returns the new commit and the call that undoes it. If both sides changed the same lines it stops, and the
-        answer names the files: git_conflicts shows them, git_continue resolves them and goes on or aborts.
-        Uncommitted changes that would be overwritten refuse it. Only one revision can be merged at a time.
+        Returns the new commit and the call that undoes it. If both sides changed the same lines, it stops, and the
+        answer names the files: git_conflicts shows them, git_continue resolves them and goes on or aborts. It is
+        refused if uncommitted changes would be overwritten. One revision at a time. For a branch of a remote use
+        git_pull.
         """
         async with self._opened(repository, access=Access.WORK_TREE) as opened:
             return await merge(opened, revision=revision, message=message, fast_forward=fast_forward)
 
-    @tool(Effect.CHANGE, title="Git rebase")
+    @tool(Effect.CHANGE, profiles=ALL, title="Git rebase")
     async def git_rebase(
         self,
         upstream: Annotated[
             Branch,
-            Field(description="branch or commit that becomes the base; its commits are not moved"),
+            Field(description="Branch or commit that becomes the base; its commits are not moved"),
             Aliases("branch", "base"),
         ],
         repository: Repository = ".",
         *,
-        onto: Annotated[Branch, Field(description="put the commits onto this commit instead of onto upstream")] = "",
+        onto: Annotated[Branch, Field(description="Put the commits onto this commit; default `upstream`")] = "",
         steps: Annotated[
             list[str],
             Field(
                 description=(
-                    "what happens to each commit, oldest first: pick ID, reword ID TEXT, squash ID [TEXT], "
-                    "fixup ID, edit ID or drop ID; every commit needs one"
+                    "What happens to each commit, oldest first, one step for every commit: pick ID, reword "
+                    "ID TEXT, squash ID [TEXT], fixup ID, edit ID or drop ID; default pick"
                 )
             ),
         ] = [],  # noqa: B006
@@ -71,17 +73,17 @@ class MergingTools(GitToolSet):
             bool | None,
             Field(
                 description=(
-                    "join fixup! and squash! commits with those that they name; by default as in git's configuration"
+                    "Join fixup! and squash! commits with those that they name; default as in git's configuration"
                 )
             ),
         ] = None,
     ) -> TextResult:
         """Move the commits of the current branch onto another base, or change, join, reorder or drop them by steps.
 
-        Applies all commits that upstream lacks anew, oldest first; their ids change. Returns the new position and the
+        Applies all commits that `upstream` lacks anew, oldest first; their ids change. Returns the new position and the
         call that undoes it. At a conflict it stops: git_conflicts shows the regions, git_continue goes on, skips or
-        aborts. Merges among the commits and uncommitted changes refuse it; 200 commits at most. git_merge keeps the
-        commits as they are.
+        aborts. It is refused with merges among the commits and with uncommitted changes; 200 commits at most. To keep
+        the commits as they are use git_merge.
         """
         async with self._opened(repository, access=Access.WORK_TREE) as opened:
             is_joined = not steps and await rebase_autosquash(opened) if autosquash is None else autosquash
@@ -93,7 +95,9 @@ class MergingTools(GitToolSet):
         self,
         revisions: Annotated[
             list[str],
-            Field(min_length=1, description="commits in the order in which they are applied, or ranges a..b"),
+            Field(
+                min_length=1, description="Commits in the order in which they are applied, or ranges a..b; at least one"
+            ),
             Aliases("commits"),
         ],
         repository: Repository = ".",
@@ -104,15 +108,17 @@ class MergingTools(GitToolSet):
                 ge=0,
                 le=9,
                 description=(
-                    "for a merge commit: number of the parent to compare it with, 1 or 2; 0 for ordinary commits"
+                    "Of a merge commit: number of the parent to compare it with, 1 to 9; default 0, for "
+                    "ordinary commits"
                 ),
             ),
         ] = 0,
     ) -> TextResult:
-        """Apply the changes of commits of another branch to the current branch, as new commits, up to 200.
+        """Apply the changes of commits of another branch to the current branch, as new commits.
 
         Returns the new position and the call that undoes it. At a conflict it stops: git_conflicts shows it,
-        git_continue goes on, skips or aborts. git_revert does the opposite of a commit.
+        git_continue goes on, skips or aborts. 200 commits at most. To take all of a branch use git_merge; for the
+        opposite of a commit, git_revert.
         """
         return await self._pick(repository, revisions, mainline, revert=False)
 
@@ -123,7 +129,8 @@ class MergingTools(GitToolSet):
             list[str],
             Field(
                 min_length=1,
-                description="commits in the order in which they are reverted, newest first, or ranges a..b",
+                description="Commits in the order in which they are reverted, newest first, or ranges a..b; at least "
+                "one",
             ),
             Aliases("commits"),
         ],
@@ -134,14 +141,17 @@ class MergingTools(GitToolSet):
             Field(
                 ge=0,
                 le=9,
-                description=("for a merge commit: number of the parent to return to, 1 or 2; 0 for ordinary commits"),
+                description=(
+                    "Of a merge commit: number of the parent to return to, 1 to 9; default 0, for ordinary commits"
+                ),
             ),
         ] = 0,
     ) -> TextResult:
-        """Commit the opposite of commits, up to 200; the history stays as it is.
+        """Commit the opposite of commits; the history stays as it is.
 
         Returns the new position and the call that undoes it. At a conflict it stops: git_conflicts shows it,
-        git_continue goes on, skips or aborts. git_reset removes the last commits from the branch instead.
+        git_continue goes on, skips or aborts. 200 commits at most. To remove the last commits from the branch instead
+        use git_reset.
         """
         return await self._pick(repository, revisions, mainline, revert=True)
 
@@ -156,8 +166,9 @@ class MergingTools(GitToolSet):
             Literal["continue", "skip", "abort", "resolve"],
             Field(
                 description=(
-                    "continue: commit what is resolved and go on; skip: leave out the commit that stopped; "
-                    "abort: back to the state before the operation; resolve: only apply resolutions"
+                    "`continue` (default): commit what is resolved and go on; `skip`: leave out the commit "
+                    "that stopped; `abort`: back to the state before the operation; `resolve`: only apply "
+                    "`resolutions`"
                 )
             ),
         ] = "continue",
@@ -167,20 +178,20 @@ class MergingTools(GitToolSet):
             dict[str, Any],
             Field(
                 description=(
-                    "answer for each path in conflict: 'ours', 'theirs', 'base', 'delete', {'text': the whole"
-                    " file}, or a list with one of 'ours', 'theirs', 'base', 'both', {'text': ...} for each "
-                    "region"
+                    "An answer for each path in conflict: 'ours', 'theirs', 'base', 'delete' or {'text': the "
+                    "whole file}; or a list with 'ours', 'theirs', 'base', 'both' or {'text': ...} for each "
+                    "region in order. Default none: what was edited and staged counts"
                 )
             ),
         ] = {},  # noqa: B006
-        message: Annotated[str, Field(description="continue: message of the commit, instead of its own")] = "",
+        message: Annotated[str, Field(description="With continue: message of the commit; default its own")] = "",
     ) -> TextResult:
-        """Resolve conflicts, then continue, skip or abort the merge, rebase, cherry-pick or revert that stopped.
+        r"""Resolve conflicts, then continue, skip or abort the merge, rebase, cherry-pick or revert that stopped.
 
-        Returns what was resolved, what is still in conflict, and where the operation ended or stopped again. It
-        continues only when no conflict is left; all resolutions are checked before a file is written. Files can also
-        be edited and staged with git_add first. git_conflicts shows what is to be resolved; git_status says whether
-        an operation is in progress.
+        Returns what was resolved, what is still in conflict, and where the operation ended or stopped again. It goes on
+        only when no conflict is left; all resolutions are checked before a file is written. Files can also be edited,
+        and staged with git_add, before. To see the conflicts use git_conflicts; whether an operation is in progress,
+        git_status. Example: {"resolutions": {"a.txt": "theirs", "b.py": ["ours", {"text": "x = 2\n"}]}}.
         """
         async with self._opened(repository, list(resolutions), access=Access.WORK_TREE) as opened:
             options = resume.ResumeOptions(action=action, message=message, resolutions=resolutions)
@@ -191,15 +202,19 @@ class MergingTools(GitToolSet):
         self,
         repository: Repository = ".",
         paths: Annotated[
-            Paths, Field(description="only these files and directories; a single file is shown with more lines around")
+            Paths,
+            Field(
+                description="Only these files and directories; one file alone is shown with more lines and whole "
+                "versions. Default all in conflict"
+            ),
         ] = [],  # noqa: B006
     ) -> ConflictsResult:
         """Show the conflicts of a merge, rebase, cherry-pick, revert or stash, region by region.
 
-        Returns what ours and theirs are (branch, commit or stash), and for each path its kind and the regions between
-        git's markers, with some lines around each. A file without regions (deleted on one side, binary) has its
-        versions, shortened. At most 10 files have content, the rest is listed; one path named alone has more lines
-        and whole versions. git_continue takes the answers.
+        Returns what ours and theirs are (branch, commit or stash), and for each path its kind and its numbered regions
+        with both sides and some lines around. A file without regions (deleted on one side, binary) has its versions,
+        shortened. At most 10 files have content, the others are listed. To answer use git_continue with `resolutions`;
+        to take one side of a whole file, git_restore with `side`.
         """
         async with self._opened(repository, paths) as opened:
             names = git_names(opened, paths)

@@ -20,40 +20,54 @@ from coretools.tools.git.repository.tool_set import ALL, Branch, GitToolSet, Pat
 
 LogRevision = Annotated[
     Branch,
-    Field(description="branch, tag, commit, or range a..b (commits of b that a lacks) to list; HEAD by default"),
+    Field(
+        description="Branch, tag or commit whose history is listed, or a range a..b: commits of b that a "
+        "lacks; default HEAD"
+    ),
     Aliases("rev", "ref", "branch"),
 ]
 LogPath = Annotated[
     str,
-    Field(description="only commits that changed this file or something in this directory"),
+    Field(description="Only commits that changed this file, or something in this directory; default all"),
     Aliases("file_path", "file"),
 ]
-LogLimit = Annotated[int, Field(ge=1, le=200, description="number of commits at most"), Aliases("max_count", "n")]
+LogLimit = Annotated[
+    int, Field(ge=1, le=200, description="Most commits to return, 1 to 200; default 20"), Aliases("max_count", "n")
+]
 AuthorText = Annotated[
-    str, Field(description="only commits of authors with this text in name or address"), Aliases("author")
+    str, Field(description="Only commits whose author has this text in name or address"), Aliases("author")
 ]
 Since = Annotated[
-    str, Field(description="only commits from this date on: 2026-11-01, or '2 weeks ago'"), Aliases("after")
+    str, Field(description="Only commits from this date on, as 2026-11-01 or '2 weeks ago'"), Aliases("after")
 ]
-Until = Annotated[str, Field(description="only commits up to this date, the day included"), Aliases("before")]
+Until = Annotated[
+    str, Field(description="Only commits up to this date, the day included; written as `since`"), Aliases("before")
+]
 MessageText = Annotated[
-    str, Field(description="only commits with this text in the message"), Aliases("message", "query")
+    str, Field(description="Only commits with this text in the message"), Aliases("message", "query")
 ]
-ChangedText = Annotated[str, Field(description="only commits that added or removed this text"), Aliases("pickaxe")]
+ChangedText = Annotated[
+    str,
+    Field(
+        description="Only commits that added or removed this text: after them it occurs more or less often (git log -S)"
+    ),
+    Aliases("pickaxe"),
+]
 InLines = Annotated[
     bool,
     Field(
-        description="with changed: count every changed line with the text (git log -G), not only where its number"
-        " differs (-S)"
+        description="With `changed`: every commit with a changed line that contains the text (git log -G); "
+        "default false"
     ),
 ]
 AllBranches = Annotated[
     bool,
-    Field(description="start from all branches and tags, remote ones too, instead of from one revision"),
+    Field(description="Start from all branches and tags, remote ones too, instead of from `revision`; default false"),
     Aliases("all"),
 ]
 Follow = Annotated[
-    bool, Field(description="with the path of one file: go on under its former name before it was renamed")
+    bool,
+    Field(description="With `path` of one file: go on under the name that it had before it was renamed; default false"),
 ]
 
 
@@ -64,10 +78,11 @@ class ReadingTools(GitToolSet):
     async def git_status(self, repository: Repository = ".") -> StatusResult:
         """Show the branch, its distance to the upstream, and every path that differs from the last commit.
 
-        Returns one line for each path as git status --short does: staged letter, unstaged letter, path; also the
-        number of stashes, an unfinished merge or rebase with the calls that end it, and a lock of the index. It
-        contains no content: git_diff shows what changed. An untracked directory is one line, and ignored files are
-        not listed.
+        Returns a line "branch NAME" with upstream, distance and an unfinished operation, then one line for each path as
+        git status --short does: staged letter, unstaged letter, path; ?? is a new file, UU a conflict. Then, where
+        there are any, the number of stashes, the calls that end an unfinished merge or rebase, and a lock of the index.
+        An untracked directory is one line; ignored files are not listed. It contains no content: git_diff shows what
+        changed, git_log the commits.
         """
         async with self._opened(repository, refreshes=True) as opened:
             status = read_status(await opened.output(*STATUS))
@@ -87,7 +102,7 @@ class ReadingTools(GitToolSet):
             Field(
                 ge=0,
                 le=MAX_SKIP,
-                description="number of commits to leave out at the start, to go on with a longer list",
+                description="Commits to leave out at the start, to go on with a longer list; default 0",
             ),
         ] = 0,
         by: AuthorText = "",
@@ -99,15 +114,19 @@ class ReadingTools(GitToolSet):
         all_branches: AllBranches = False,
         follow: Follow = False,
         stat: Annotated[
-            bool, Field(description="add the changed files of each commit, with the lines added and removed")
+            bool,
+            Field(description="Add the changed files of each commit with the lines added and removed; default false"),
         ] = False,
-        body: Annotated[bool, Field(description="add the whole message and the author's address")] = False,
+        body: Annotated[
+            bool, Field(description="Add the whole message and the author's address; default false")
+        ] = False,
     ) -> LogResult:
-        """List commits, newest first, by default the last 20 of the current branch.
+        """List commits, newest first: of a branch, a file, an author, a time, or with a text.
 
-        Returns one line for each commit (short id, date, author, summary, branches and tags that are there) and, if
-        there are more, the skip that goes on. Commits are selected by path, author, date, text of the message or text
-        that they changed; texts are taken literally, not as patterns. git_show shows the changes of one commit.
+        Returns one line for each commit: short id, date, author, summary, and in parentheses the branches and tags that
+        are there. The last line in brackets has the `skip` that goes on, if there are more. All conditions must hold;
+        texts are taken literally, not as patterns. To see the changes of one commit use git_show; for the changes
+        between two, git_diff. Example: {"path": "src/api", "since": "2 weeks ago", "stat": true}.
         """
         async with self._opened(repository, [path] if path else []) as opened:
             options = LogOptions(
@@ -133,40 +152,56 @@ class ReadingTools(GitToolSet):
         self,
         repository: Repository = ".",
         # The default is never changed; a tuple would be another schema.
-        paths: Annotated[Paths, Field(description="only these files and directories")] = [],  # noqa: B006
+        paths: Annotated[Paths, Field(description="Only these files and directories; default all")] = [],  # noqa: B006
         *,
         staged: Annotated[
             bool,
-            Field(description="show what is staged, compared with the last commit (or with base)"),
+            Field(
+                description="Show what is staged, compared with the last commit or with `base`; default false: what "
+                "is not staged"
+            ),
             Aliases("cached"),
         ] = False,
         base: Annotated[
             Branch,
             Field(
                 description=(
-                    "compare with this commit or branch, or a range: a..b, or a...b for the changes of b "
-                    "since both parted"
+                    "Compare with this commit or branch, or a range: a..b, or a...b for the changes of b "
+                    "since both parted; default the index"
                 )
             ),
         ] = "",
         target: Annotated[
-            Branch, Field(description="compare base with this commit instead of with the work tree")
+            Branch,
+            Field(
+                description="Compare `base` with this commit; default the work tree. Needs `base`, which is then no "
+                "range; excludes `staged`"
+            ),
         ] = "",
-        stat: Annotated[bool, Field(description="only the files, with the lines added and removed in each")] = False,
-        names: Annotated[bool, Field(description="only the files and how each changed"), Aliases("name_only")] = False,
+        stat: Annotated[
+            bool, Field(description="Only the files, with the lines added and removed in each; default false")
+        ] = False,
+        names: Annotated[
+            bool, Field(description="Only the files, and how each changed; default false"), Aliases("name_only")
+        ] = False,
         word: Annotated[
-            bool, Field(description="mark changed words in the lines: [-old-]{+new+}"), Aliases("word_diff")
+            bool,
+            Field(description="Mark changed words within the lines, as [-old-]{+new+}; default false"),
+            Aliases("word_diff"),
         ] = False,
         skip: Annotated[
-            int, Field(ge=0, description="number of hunks to leave out at the start, to go on with a longer difference")
+            int,
+            Field(ge=0, description="Hunks to leave out at the start, to go on with a longer difference; default 0"),
         ] = 0,
     ) -> DiffResult:
-        """Show changed lines of tracked files, by default those that are not staged.
+        """Show changed lines of tracked files: unstaged ones, staged ones, or between two commits.
 
-        Returns a patch in whole hunks, each with a number and an id that git_add and git_restore take in hunks, and,
-        if it does not fit, the skip that goes on. Of lock files, generated, minified and very large files it has only
-        the counts until the path is named. New files that are not tracked have no difference: git_status lists them.
-        One commit: git_show.
+        Returns a patch in whole hunks. Each has a number and an id, as in `@@ -3,4 +3,4 @@ [hunk 1 70ef08f0]`, which
+        git_add and git_restore take in `hunks`. If it does not fit into one answer (20,000 bytes), the last line names
+        the `skip` that goes on. Of lock files, generated, minified and very large files there are only counts, until
+        their path is named. New files that are not tracked have no difference: git_status lists them. For one commit
+        use git_show. Example: {"base": "main...HEAD", "stat": true} is what the current branch changed since it left
+        main.
         """
         async with self._opened(repository, paths, refreshes=True) as opened:
             options = DiffOptions(
@@ -184,30 +219,37 @@ class ReadingTools(GitToolSet):
     async def git_show(
         self,
         revision: Annotated[
-            Branch, Field(description="commit, branch or tag to show, HEAD by default"), Aliases("rev", "ref", "commit")
+            Branch, Field(description="Commit, branch or tag to show; default HEAD"), Aliases("rev", "ref", "commit")
         ] = "HEAD",
         repository: Repository = ".",
         path: Annotated[
             str,
-            Field(description="return this file, or list this directory, as it was in the revision"),
+            Field(
+                description="Return this file as it was in the revision, or the names in this directory; `paths`, "
+                "`stat` and `skip` then have no effect"
+            ),
             Aliases("file", "file_path"),
         ] = "",
         *,
-        offset: Annotated[int, Field(ge=1, description="with path: number of the first line to return")] = 1,
+        offset: Annotated[
+            int, Field(ge=1, description="With `path`: number of the first line to return, from 1; default 1")
+        ] = 1,
         paths: Annotated[
-            Paths, Field(description="limit the changes of the commit to these files and directories")
+            Paths, Field(description="Limit the changes of the commit to these files and directories; default all")
         ] = [],  # noqa: B006
         stat: Annotated[
-            bool, Field(description="list the changed files with counts of lines instead of the patch")
+            bool, Field(description="List the changed files with counts of lines instead of the patch; default false")
         ] = False,
         skip: Annotated[
-            int, Field(ge=0, description="number of hunks to leave out at the start, to go on with a longer patch")
+            int, Field(ge=0, description="Hunks to leave out at the start, to go on with a longer patch; default 0")
         ] = 0,
     ) -> TextResult:
         """Show one commit with its message and changes, a tag, or a file as it was in a commit.
 
-        Returns the patch against the first parent in whole hunks, with the skip that goes on if it does not fit. With
-        path it returns the content of that file there instead, or the names in that directory. git_log lists commits.
+        Returns id, author, date, message and the patch against the first parent in whole hunks, with the `skip` that
+        goes on if it does not fit. With `path` it returns the content of that file in that commit instead, or the names
+        in that directory. To find the commit use git_log; to compare two commits, git_diff. Example: {"revision":
+        "v1.2", "path": "README.md"}.
         """
         async with self._opened(repository, [path] if path else paths) as opened:
             if path:
@@ -224,34 +266,39 @@ class ReadingTools(GitToolSet):
     @tool(Effect.READ, profiles=ALL, title="Git blame")
     async def git_blame(
         self,
-        path: Annotated[str, Field(description="the file"), Aliases("file_path", "file")],
+        path: Annotated[str, Field(description="File to examine"), Aliases("file_path", "file")],
         repository: Repository = ".",
         revision: Annotated[
             Branch,
-            Field(description="blame the file as it was in this commit, instead of in the work tree"),
+            Field(description="Blame the file as it was in this commit; by default as it is in the work tree"),
             Aliases("rev"),
         ] = "",
         *,
-        start: Annotated[int, Field(ge=1, description="number of the first line"), Aliases("start_line")] = 1,
-        count: Annotated[int, Field(ge=1, le=2000, description="number of lines at most")] = BLAME_LINES,
+        start: Annotated[
+            int, Field(ge=1, description="Number of the first line, from 1; default 1"), Aliases("start_line")
+        ] = 1,
+        count: Annotated[
+            int, Field(ge=1, le=2000, description="Most lines to return, 1 to 2,000; default 200")
+        ] = BLAME_LINES,
         ignore_whitespace: Annotated[
-            bool, Field(description="pass over commits that changed only whitespace in a line")
+            bool, Field(description="Pass over commits that changed only whitespace in a line; default false")
         ] = False,
         ignore: Annotated[
             list[str],
-            Field(description="pass over these commits, such as those that only reformatted"),
+            Field(description="Commits to pass over, such as those that only reformatted"),
             Aliases("ignore_revs"),
         ] = [],  # noqa: B006
         ignore_file: Annotated[
             str,
-            Field(description="pass over the commits listed in this file, such as .git-blame-ignore-revs"),
+            Field(description="File with commits to pass over, such as .git-blame-ignore-revs"),
             Aliases("ignore_revs_file"),
         ] = "",
     ) -> TextResult:
         """Show for each line of one file which commit last changed it.
 
-        Returns commit, date, author, number and text of each line, 200 lines by default. git_show shows what such a
-        commit changed, and why.
+        Returns for each line: short commit, date, author, number of the line, text. 200 lines from the first on by
+        default, at most 2,000. To see what such a commit changed, and why, use git_show; for the commits of a file,
+        git_log with `path`.
         """
         async with self._opened(repository, [path]) as opened:
             [name] = git_names(opened, [path])
@@ -270,19 +317,22 @@ class ReadingTools(GitToolSet):
     async def git_reflog(
         self,
         branch: Annotated[
-            Branch, Field(description="HEAD, or the name of a branch"), Aliases("ref", "revision")
+            Branch, Field(description="HEAD, or the name of a branch; default HEAD"), Aliases("ref", "revision")
         ] = "HEAD",
         repository: Repository = ".",
         *,
         limit: Annotated[
-            int, Field(ge=1, le=200, description="number of entries at most"), Aliases("max_count", "n")
+            int,
+            Field(ge=1, le=200, description="Most entries to return, 1 to 200; default 30"),
+            Aliases("max_count", "n"),
         ] = 30,
-        skip: Annotated[int, Field(ge=0, description="number of entries to leave out at the start")] = 0,
+        skip: Annotated[int, Field(ge=0, description="Entries to leave out at the start; default 0")] = 0,
     ) -> TextResult:
-        """List where HEAD or a branch was before, newest first.
+        """List where HEAD or a branch pointed before, newest first: to find lost commits.
 
-        Returns for each move the commit, the date, what moved it, and the call that goes back; commits that no branch
-        has any more are found here. 30 entries by default. git_log lists the commits of a branch.
+        Returns for each move: its name such as HEAD@{1}, the commit, the date, and what moved it; then the call that
+        goes back. Commits that no branch has any more are found here, as after a reset or rebase. To list the commits
+        of a branch use git_log.
         """
         async with self._opened(repository) as opened:
             return await reflog(opened, branch=branch, limit=limit, skip=skip)

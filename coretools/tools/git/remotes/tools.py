@@ -40,7 +40,7 @@ from coretools.tools.git.repository.tool_set import ALL, DEV, GitToolSet, Reposi
 _NO_CALL = SilentCall(trusts_answers=False)
 
 RemoteName = Annotated[
-    str, Field(description="name of the remote, or a URL; by default that of the upstream, else origin or the only one")
+    str, Field(description="Name of the remote, or a URL; default that of the upstream, else origin or the only one")
 ]
 
 
@@ -62,31 +62,35 @@ class RemoteTools(GitToolSet):
         super().__init__(repositories)
         self._access = access
 
-    @tool(Effect.CHANGE, profiles=DEV, open_world=True, title="Git fetch")
+    @tool(Effect.CHANGE, profiles=ALL, open_world=True, title="Git fetch")
     @asks(CONFIRM, is_listed=False)
     async def git_fetch(
         self,
         repository: Repository = ".",
         remote: RemoteName = "",
         branch: Annotated[
-            str, Field(description="only this branch of the remote, by default all that its configuration names")
+            str, Field(description="Only this branch of the remote; default all that its configuration names")
         ] = "",
         *,
         prune: Annotated[
-            bool, Field(description="delete remote branches here (origin/x) that the remote does not have any more")
+            bool,
+            Field(
+                description="Delete remote branches here (origin/x) that the remote does not have any more; default "
+                "false"
+            ),
         ] = False,
         tags: Annotated[
-            TagMode, Field(description="follow: tags of fetched commits; all: every tag; none: no tag")
+            TagMode, Field(description="`follow` (default): tags of fetched commits; `all`: every tag; `none`: no tag")
         ] = "follow",
         depth: Annotated[
-            int, Field(ge=0, description="number of newest commits of each branch to fetch; 0 for all")
+            int, Field(ge=0, description="Newest commits of each branch to fetch, as a number; default 0: all")
         ] = 0,
         call: Call = _NO_CALL,
     ) -> TransferResult:
         """Fetch commits, branches and tags from a remote; local branches and files do not change.
 
-        Returns the branches of the remote that moved and the distance of the current branch to its upstream. Only
-        remotes that the operator allows can be reached. git_pull also brings the commits into the current branch.
+        Returns the branches of the remote that moved, and the distance of the current branch to its upstream. Only
+        remotes that the operator allows can be reached. To bring the commits into the current branch too, use git_pull.
         """
         using = self._used(repository, remote, "fetch", call, access=Access.GIT_DIRECTORY, is_shared=prune)
         async with using as used:
@@ -107,8 +111,8 @@ class RemoteTools(GitToolSet):
             PullMode | None,
             Field(
                 description=(
-                    "ff-only: move the branch only if it has no commits of its own; merge: with a merge "
-                    "commit; rebase: its own commits on top; by default as in git's configuration, else "
+                    "`ff-only`: move the branch only if it has no commits of its own; `merge`: with a merge "
+                    "commit; `rebase`: its own commits on top; default as in git's configuration, else "
                     "ff-only"
                 )
             ),
@@ -116,15 +120,16 @@ class RemoteTools(GitToolSet):
         *,
         remote: RemoteName = "",
         branch: Annotated[
-            str, Field(description="branch of the remote to pull, by default the upstream of the current branch")
+            str, Field(description="Branch of the remote to pull; default the upstream of the current branch")
         ] = "",
         call: Call = _NO_CALL,
     ) -> TextResult:
-        """Fetch one branch of a remote and merge it into, or rebase, the current branch.
+        """Fetch one branch of a remote, and merge it into the current branch or rebase that onto it.
 
         Returns what was fetched, the new position and the call that undoes it. It stops at conflicts: git_conflicts
-        shows them, git_continue goes on or aborts. Uncommitted changes that would be overwritten refuse it. git_fetch
-        only fetches.
+        shows them, git_continue goes on or aborts. It is refused if uncommitted changes would be overwritten. Only
+        remotes that the operator allows can be reached; an error names what is missing. For a branch that is here
+        already use git_merge.
         """
         async with self._used(repository, remote, "fetch", call, access=Access.WORK_TREE) as used:
             if unfinished := used.repository.checkout.in_progress:
@@ -153,27 +158,32 @@ class RemoteTools(GitToolSet):
         self,
         repository: Repository = ".",
         remote: RemoteName = "",
-        branch: Annotated[str, Field(description="local branch to push, by default the current one")] = "",
+        branch: Annotated[
+            str, Field(description="Local branch to push; default the current one, or none with `tags`")
+        ] = "",
         *,
         to: Annotated[
             str,
-            Field(description=("name of the branch at the remote, by default that of its upstream, or the same name")),
+            Field(description=("Name of the branch at the remote; default that of its upstream, or the same name")),
         ] = "",
         tags: Annotated[
-            list[str], Field(description="names of tags to push, with the branch if one is named, else alone")
+            list[str], Field(description="Names of tags to push, with `branch` if it is given, else alone")
         ] = [],  # noqa: B006
         delete: Annotated[
-            str, Field(description="branch or tag to delete at the remote; alone, without other arguments")
+            str, Field(description="Branch or tag to delete at the remote. Excludes all other arguments but `remote`")
         ] = "",
         set_upstream: Annotated[
-            bool, Field(description="make the pushed branch the upstream, which git_status and git_pull then use")
+            bool,
+            Field(
+                description="Make the pushed branch the upstream, which git_status and git_pull then use; default false"
+            ),
         ] = False,
         force: Annotated[
             ForceMode,
             Field(
                 description=(
-                    "lease: overwrite the remote branch only if it is still where it was last seen here; "
-                    "plain: overwrite whatever is there, if the operator allows that"
+                    "`no` (default); `lease`: overwrite the remote branch only if it is still where it was "
+                    "last seen here; `plain`: overwrite whatever is there, if the operator allows that"
                 )
             ),
         ] = "no",
@@ -182,8 +192,9 @@ class RemoteTools(GitToolSet):
         """Push one branch, or tags, to a remote, or delete one there.
 
         Returns what moved at the remote, or why it was rejected and what to do. Only remotes that the operator allows
-        for pushing can be reached; nothing there is overwritten without force. Hooks of the repository (pre-push) do
-        not run. If the remote has commits that the branch lacks, git_pull first.
+        for pushing can be reached, and nothing there is overwritten without `force`. Hooks of the repository (pre-push)
+        do not run. If the remote has commits that the branch lacks, git_pull first. To commit use git_commit before.
+        Example of a first push: {"branch": "fix-1", "set_upstream": true}.
         """
         options = PushOptions(branch, to, tuple(tags), delete, force, set_upstream)
         is_shared = set_upstream or bool(delete)
@@ -214,21 +225,24 @@ class RemoteTools(GitToolSet):
         self,
         url: Annotated[str, Field(description="URL, or absolute path, of the repository")],
         path: Annotated[
-            str, Field(description="new directory, relative to the root; by default named like the repository")
+            str, Field(description="New directory, relative to the root; default named like the repository")
         ] = "",
         *,
-        branch: Annotated[str, Field(description="branch to check out, instead of the default one of the remote")] = "",
-        single_branch: Annotated[bool, Field(description="fetch only this branch")] = False,
-        depth: Annotated[int, Field(ge=0, description="number of newest commits to fetch; 0 for all")] = 0,
+        branch: Annotated[str, Field(description="Branch to check out; default that of the remote")] = "",
+        single_branch: Annotated[
+            bool, Field(description="Fetch only the branch that is checked out; default false")
+        ] = False,
+        depth: Annotated[int, Field(ge=0, description="Newest commits to fetch, as a number; default 0: all")] = 0,
         tags: Annotated[
-            TagMode, Field(description="follow: tags of the fetched commits; all: every tag; none: no tag")
+            TagMode,
+            Field(description="`follow` (default): tags of the fetched commits; `all`: every tag; `none`: no tag"),
         ] = "follow",
         call: Call = _NO_CALL,
     ) -> TransferResult:
         """Clone a remote repository into a new directory beneath a root.
 
         Returns its path, the branch and the call that undoes it; if it fails, nothing is left. Only remotes that the
-        operator allows can be cloned. git_fetch and git_pull bring later changes.
+        operator allows can be cloned. Later changes come by git_pull or git_fetch; a submodule by git_submodule.
         """
         address = parsed_url(url)
         rule = self._access.rule_for(address, "fetch", principal=call.principal)
@@ -245,29 +259,32 @@ class RemoteTools(GitToolSet):
             Literal["list", "status", "init", "update"],
             Field(
                 description=(
-                    "list; status: the same; init: register those in paths; update: register and clone them "
-                    "at their commits"
+                    "`list` (default), `status`: the same; `init`: register those in `paths`; `update`: "
+                    "register and clone them at their commits"
                 )
             ),
         ] = "list",
         repository: Repository = ".",
         paths: Annotated[
-            list[str], Field(description="init, update: only these submodules, by their directories")
+            list[str],
+            Field(description="With init and update: only these submodules, by their directories; default all"),
         ] = [],  # noqa: B006
         *,
         depth: Annotated[
             int,
             Field(
-                ge=0, le=MAX_DEPTH, description="update: how many levels of submodules within submodules to clone too"
+                ge=0,
+                le=MAX_DEPTH,
+                description="With update: levels of submodules within submodules to clone too, 0 to 5; default 0",
             ),
         ] = 0,
         call: Call = _NO_CALL,
     ) -> TextResult:
         """List the submodules of a repository, or clone them.
 
-        Returns path, commit and URL of each. Submodules are cloned only from remotes that the operator allows; they
-        are other repositories, which the other git tools take by their own directory. git_clone clones an independent
-        repository.
+        Returns path, commit and URL of each, 50 at most in one call. Submodules are cloned only from remotes that the
+        operator allows; they are other repositories, which the other git tools take by their own directory. For an
+        independent repository use git_clone.
         """
         if action in ("list", "status"):
             async with self._opened(repository) as opened:
@@ -279,18 +296,21 @@ class RemoteTools(GitToolSet):
     async def git_remote(
         self,
         action: Annotated[
-            Literal["list", "add", "rename", "remove", "set-url"], Field(description="what to do")
+            Literal["list", "add", "rename", "remove", "set-url"],
+            Field(description="`list` (default), `add`, `rename`, `remove` or `set-url`"),
         ] = "list",
-        name: Annotated[str, Field(description="name of the remote"), Aliases("remote")] = "",
+        name: Annotated[str, Field(description="Name of the remote. Not with list"), Aliases("remote")] = "",
         repository: Repository = ".",
         *,
-        url: Annotated[str, Field(description="add, set-url: where the remote is, without user and password")] = "",
-        new_name: Annotated[str, Field(description="rename: the name that it gets")] = "",
+        url: Annotated[
+            str, Field(description="With add and set-url: where the remote is, without user and password")
+        ] = "",
+        new_name: Annotated[str, Field(description="With rename: the name that it gets")] = "",
     ) -> TextResult:
         """List the remotes of a repository, add, rename or remove one, or change its URL.
 
-        Returns each remote with its URL and what the operator allows with it (fetch, push, nothing); no remote is
-        reached. git_fetch and git_push use them.
+        Returns each remote with its URL and what the operator allows with it (fetch, push, nothing). No remote is
+        reached: git_fetch, git_pull and git_push do that.
         """
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
         async with self._opened(repository, access=access, is_shared=action != "list") as opened:

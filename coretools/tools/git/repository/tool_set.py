@@ -20,8 +20,9 @@ Paths = Annotated[list[str], Aliases("files", hints=("path", "file_path"))]
 Repository = Annotated[
     str,
     Field(
-        description="directory of the repository, or one in it; needed when the root holds several and no path of the"
-        " call tells which; other paths stay relative to the root"
+        description="Directory of the repository, or any directory in it; default the root. Needed only when "
+        "the root holds several repositories and no path of the call is in one. Other paths stay "
+        "relative to the root"
     ),
     Aliases("repo_path", "repo", "repository_path", "cwd", "workdir", "directory", "working_directory"),
 ]

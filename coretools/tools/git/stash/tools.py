@@ -23,8 +23,8 @@ class StashTools(GitToolSet):
             Literal["push", "list", "show", "apply", "pop", "drop"],
             Field(
                 description=(
-                    "push: put changes away; list: all stashes; show: the changes of one; apply, pop: bring "
-                    "one back; drop: delete one"
+                    "`push` (default): put changes away; `list`: all stashes; `show`: the changes of one; "
+                    "`apply`, `pop`: bring one back; `drop`: delete one"
                 )
             ),
         ] = "push",
@@ -32,24 +32,33 @@ class StashTools(GitToolSet):
         *,
         stash: Annotated[
             str,
-            Field(description="number of the stash in the list, 0 for the newest, or its commit id"),
+            Field(description="Number of the stash in the list, or its commit id; default 0, the newest"),
             Aliases("index"),
         ] = "0",
-        paths: Annotated[Paths, Field(description="push, show: only these files and directories")] = [],  # noqa: B006
-        message: Annotated[str, Field(description="push: a line that says what is stashed")] = "",
+        paths: Annotated[
+            Paths, Field(description="With push and show: only these files and directories; default all")
+        ] = [],  # noqa: B006
+        message: Annotated[str, Field(description="With push: a line that says what is stashed")] = "",
         untracked: Annotated[
-            bool, Field(description="push: stash untracked files too, ignored ones never"), Aliases("include_untracked")
+            bool,
+            Field(description="With push: stash untracked files too, ignored ones never; default false"),
+            Aliases("include_untracked"),
         ] = False,
         with_index: Annotated[
             bool,
-            Field(description=("apply, pop: stage again what was staged; by default everything comes back unstaged")),
+            Field(
+                description=(
+                    "With apply and pop: stage again what was staged; default false: everything comes back unstaged"
+                )
+            ),
         ] = False,
     ) -> TextResult:
-        """Stash uncommitted changes, list stashes, or apply one.
+        """Stash uncommitted changes, or list, show, apply and drop stashes.
 
-        Push takes the changes of tracked files away and keeps them as a stash; pop brings them back and removes the
-        stash, apply keeps it. Returns the paths and the call that undoes it. A file that has changed meanwhile can
-        end in conflict; then the stash stays and git_conflicts shows the regions. For a lasting state use git_commit.
+        push takes the changes of tracked files away and keeps them as a stash; pop brings them back and removes the
+        stash, apply keeps it. Returns the paths or the list, and the call that undoes it. Where a file has changed
+        meanwhile it can end in a conflict; then the stash stays, and git_conflicts shows the regions. For a lasting
+        state use git_commit.
         """
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
         shared = self._shared(repository, paths)  # the last stash is dropped with its reference

@@ -19,13 +19,17 @@ class TrustTools(GitToolSet):
     async def git_trust_report(
         self,
         repository: Repository = ".",
-        kind: Annotated[str, Field(description="only findings of this kind, such as alias, and all of them")] = "",
-        offset: Annotated[int, Field(ge=0, description="with kind: number of findings to leave out at the start")] = 0,
+        kind: Annotated[
+            str, Field(description="Only findings of this kind, such as alias, all of them; default every kind")
+        ] = "",
+        offset: Annotated[
+            int, Field(ge=0, description="With `kind`: findings to leave out at the start; default 0")
+        ] = 0,
     ) -> TrustReport:
         """List what plain git would run or reach in this repository: hooks, filters, aliases, remotes, includes.
 
-        Returns the findings by kind with their files, and whether the git tools refuse the repository; nothing of it
-        is run. git_status lists changed files.
+        Returns the findings by kind with their files, 20 of each kind, and whether the git tools refuse the repository.
+        Nothing of it is run. For changed files use git_status.
         """
         if offset and not kind:
             raise InvalidArguments("offset: goes with a kind; name one with kind")

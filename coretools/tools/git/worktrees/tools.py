@@ -22,23 +22,25 @@ class WorktreeTools(GitToolSet):
         self,
         action: Annotated[
             Literal["list", "add", "remove", "prune"],
-            Field(description="what to do; prune: forget work trees whose directory is gone"),
+            Field(description="`list` (default), `add`, `remove`; `prune`: forget work trees whose directory is gone"),
         ] = "list",
-        path: Annotated[str, Field(description="add, remove: directory of the work tree, relative to the root")] = "",
+        path: Annotated[
+            str, Field(description="With add and remove: directory of the work tree, relative to the root")
+        ] = "",
         repository: Repository = ".",
         *,
         branch: Annotated[
-            Branch, Field(description="add: branch to check out there; created if there is none of that name")
+            Branch, Field(description="With add: branch to check out there; created if there is none of that name")
         ] = "",
         start: Annotated[
-            Branch, Field(description="add: commit or branch where a new branch begins, HEAD by default")
+            Branch, Field(description="With add: commit or branch where a new branch begins; default HEAD")
         ] = "",
     ) -> TextResult:
         """List the work trees of a repository, add or remove a linked one, or forget those that are gone.
 
-        A linked work tree is a second directory with another branch checked out. Returns its path, branch and the
-        call that undoes it. It is made beneath a writable root only; one with changes is not removed. git_switch
-        changes the branch in the same directory.
+        A linked work tree is a second directory with another branch checked out. Returns its path, branch and the call
+        that undoes it. It is made beneath a writable root only; one with changes is not removed. To change the branch
+        in the same directory use git_switch.
         """
         if action in ("add", "remove") and not path:
             raise InvalidArguments("path: is needed to add or remove a work tree")
@@ -61,17 +63,21 @@ class WorktreeTools(GitToolSet):
         self,
         action: Annotated[
             Literal["list", "set", "add", "disable"],
-            Field(description="list; set: only these directories; add: these too; disable: check out everything"),
+            Field(
+                description="`list` (default); `set`: only these directories; `add`: these too; `disable`: check out "
+                "everything"
+            ),
         ] = "list",
         paths: Annotated[
-            list[str], Field(description="set, add: directories to check out"), Aliases("directories")
+            list[str], Field(description="With set and add: directories to check out"), Aliases("directories")
         ] = [],  # noqa: B006
         repository: Repository = ".",
     ) -> TextResult:
         """Report or set which directories of the repository are checked out.
 
-        Files at the top are always there; other directories that are not set are removed from the work tree, but not
-        from the repository. Returns the directories. git_restore brings back single files.
+        Returns the directories, or "everything is checked out". Files at the top are always there; other directories
+        that are not set are removed from the work tree, but not from the repository. To bring back single files use
+        git_restore.
         """
         access = Access.READ if action == "list" else Access.WORK_TREE
         async with self._opened(repository, paths, access=access) as opened:
