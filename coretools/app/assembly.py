@@ -34,6 +34,7 @@ from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.login_shell import LoginShell
 from coretools.process.runner import Runner
+from coretools.process.trials.trial_table import TrialTable
 from coretools.protocol.tasks.store import TaskStore
 from coretools.redaction.redactor import Redactor, secret_values
 from coretools.redaction.stream_redactor import StreamRedactor
@@ -42,6 +43,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.code.tools import CodeTools
 from coretools.tools.commands.tools import CommandTools
+from coretools.tools.commands.trial_tools import TrialTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.tool_set import large_read_slots
@@ -257,6 +259,10 @@ def _open_resources(
         before_commands=before_commands,
         reach=reach,
     )
+    confinement = settings.policy.confinement
+    visible = (*confinement.readable, *confinement.writable)
+    trials = TrialTable(roots, sandbox_pool, settings.limits, environment, visible=visible, ids=shared.ids)
+    runner.trials = exit_stack.enter_context(closing(trials))
     return Resources(
         settings=settings,
         environment=environment,
@@ -338,6 +344,8 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     ci = CiTools(roots, runs, limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     registry.add_set("commands", commands)
+    if runner.trials is not None:
+        registry.add_set("commands", TrialTools(runner.trials))
     diagnostics = Diagnostics(
         roots, runner, limits, confined_threads=confined_threads, network=network, tier_restrictions=tier_restrictions
     )

@@ -66,6 +66,14 @@ class Limits:
     """A change is forgotten after these days."""
     undo_changes: int = 10_000
     """Most changes in the journal; the oldest are forgotten."""
+    trials: int = 4
+    """Commands on trial that wait to be kept or discarded; a further one is refused."""
+    trial_bytes: int = 1024 * 1024 * 1024
+    """Most bytes on the disk of what one trial wrote; one that wrote more is discarded."""
+    trial_entries: int = 20_000
+    """Most entries that one trial may have changed; one with more is discarded."""
+    trial_seconds: float = 3_600.0
+    """A trial is discarded after this long."""
     processes: int = 256
     """Concurrent child processes; a further call is refused."""
     threads: int = 32

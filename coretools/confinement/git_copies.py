@@ -70,6 +70,14 @@ class ConfigCopies:
         ]
         return plan._replace(binds=[*plan.binds, *binds], linked=self.links)
 
+    def is_changed(self, copy: ConfigCopy) -> bool:
+        """Whether a copy was changed or removed since it was last read back."""
+        try:
+            status = os.stat(f"{self.path}/{copy.name}/config", follow_symlinks=False)
+        except OSError:
+            return True
+        return version_of(status) != copy.version
+
     def _add(self, one: MaskedGitConfig) -> None:
         name = token_hex(8)  # unguessable, so that a copied link is dangling later
         inside = name if one.is_writable else f"{_FIXED}/{name}"

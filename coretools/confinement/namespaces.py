@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from coretools.confinement import syscalls
 from coretools.confinement.mount_points import is_beneath, mount_point, open_parent
+from coretools.confinement.overlay import mount_overlay, overlaid_identities
 from coretools.confinement.overmounts import (
     ATTR_NO_DEVICES,
     ATTR_NO_EXEC,
@@ -82,6 +83,10 @@ class BindMount(NamedTuple):
     """Path on the machine, if not `path`."""
     identity: tuple[int, int] | None = None
     """Required device and inode; None accepts any."""
+    upper: str = ""
+    """Where an overlay keeps what is changed; empty for a plain mount, whose changes reach the source."""
+    work: str = ""
+    """Directory in which an overlay prepares changes, on the file system of `upper`."""
 
 
 class NamespacePlan(NamedTuple):
@@ -171,7 +176,8 @@ def build(plan: NamespacePlan) -> Overmounts:
             attach(handle, place)
     for path, target in plan.links:
         _link(path, target)
-    overmounts = _overmounts(plan, placeholders)
+    identities = overlaid_identities(plan.identities, [(tree.bind, tree.handle) for tree in trees if tree.bind.upper])
+    overmounts = _overmounts(plan._replace(identities=identities), placeholders)
     overmounts.start_watching(is_polled=plan.is_polled)
     overmounts.mount_all({tree.bind.path: tree.handle for tree in trees})
     for tree in trees:
@@ -209,6 +215,8 @@ def _clone_bind(bind: BindMount) -> int:
             raise OSError(errno.ESTALE, "was replaced", source)
         if stat.S_ISLNK(status.st_mode):
             raise OSError(errno.ELOOP, "is a link", source)
+        if bind.upper:
+            return mount_overlay(handle, bind.upper, bind.work)
         return restrict_mount(clone(handle), writable=bind.writable)
     finally:
         os.close(handle)

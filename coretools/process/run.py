@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from coretools.confinement.confined_thread import ConfinedThread
+from coretools.confinement.trial_view import TrialView
 from coretools.process.children.streams import InputBuffer, OutputListener, OutputRecorder, TerminalSize
 from coretools.shell_words import join
 from coretools.truncation import Excerpt
@@ -23,6 +24,8 @@ class RunOptions:
     """Names in `environment` that the caller chose; one that may start another program counts as code."""
     is_granted: bool = False
     """The operator granted this command by other means: the command policy is not asked."""
+    trial: TrialView | None = None
+    """Overlays over the roots that receive what a command changes; only in tier `full`, and for one run."""
     is_confirmed: bool = False
     """A person confirmed this command; needed where the policy says `ask`."""
     timeout_seconds: float | None = None

@@ -44,6 +44,7 @@ from coretools.process.fork_server.supervised_process import UNCERTAIN_END, Stan
 from coretools.process.no_sandbox import NoSandbox
 from coretools.process.policy_check import require
 from coretools.process.run import Completed, RunOptions
+from coretools.process.trials.trial_table import TrialTable
 from coretools.process.watchdog import Watchdog
 from coretools.reach import NO_REACH, Reach
 from coretools.redaction.argv import redacted_command_line
@@ -86,6 +87,8 @@ class Runner:
         self._before_commands = before_commands
         self.reach = reach
         self.observe_command: ObserveCommand | None = None
+        self.trials: TrialTable | None = None
+        """Commands on trial; None where there are none. Their owner closes them, after the runner."""
         self._path = environment.get("PATH") or os.defpath
         self.tool_path = tool_path(self._path, reach)
         """PATH of programs that are no commands."""
@@ -257,6 +260,7 @@ class Runner:
                 cwd=cwd,
                 environment=partial(self._command_environment, run, options, cwd.place.root),
                 standard=StandardStreams(options.feed is not None, options.terminal, options.files),
+                trial=options.trial,
             )
         if child is None:  # the runner is closing
             raise shutting_down(argv)

@@ -27,10 +27,11 @@ class ChangeObserver(Protocol):
         """Changes of this block belong together; within another block of the same thread it does nothing."""
         ...
 
-    def before_write(self, entry: Entry, written: int, *, is_new: bool = False) -> None:
+    def before_write(self, entry: Entry, written: int, *, is_new: bool = False, is_linked: bool = False) -> None:
         """Record that a file is about to be created or replaced by the open one, `written`.
 
-        `is_new`: it is created, and has its name already.
+        `is_new`: it is created, and has its name already. `is_linked`: the former file is kept itself, not as a copy,
+        since its name is taken from it.
         """
         ...
 
@@ -72,7 +73,7 @@ class NoObserver:
         """Do nothing."""
         return nullcontext()
 
-    def before_write(self, entry: Entry, written: int, *, is_new: bool = False) -> None:
+    def before_write(self, entry: Entry, written: int, *, is_new: bool = False, is_linked: bool = False) -> None:
         """Do nothing."""
 
     def before_new_link(self, entry: Entry, target: str) -> None:

@@ -69,14 +69,15 @@ class ChangeRecorder:
         finally:
             self._current.last, self._current.named = self._current.change, None
 
-    def before_write(self, entry: Entry, written: int, *, is_new: bool = False) -> None:
+    def before_write(self, entry: Entry, written: int, *, is_new: bool = False, is_linked: bool = False) -> None:
         """Record that a file is about to be created or replaced by the open one, `written`.
 
-        `is_new`: it is created, and has its name already.
+        `is_new`: it is created, and has its name already. `is_linked`: the former file is kept itself, not as a copy,
+        since its name is taken from it.
         """
         after = state_of_open(written)
         self._record(
-            [(_change(entry, ABSENT, after), 0) if is_new else self._kept(entry, after=after, is_removed=False)]
+            [(_change(entry, ABSENT, after), 0) if is_new else self._kept(entry, after=after, is_removed=is_linked)]
         )
 
     def before_new_link(self, entry: Entry, target: str) -> None:

@@ -22,17 +22,17 @@ def contents_around(roots: Roots, contents: ContentStore, entry: EntryChange, pl
     """
     if any(git_part(part) is not None for part in entry.path.split("/")):
         raise DeniedPath(f"{entry.path}: a part of a git directory", path=entry.path)
-    before = _visible(roots, place, contents.open(entry.content)) if entry.content else b""
+    before = visible(roots, place, contents.open(entry.content)) if entry.content else b""
     now = b""
     try:
         with roots.open_parent(place) as (directory, name):
-            now = _visible(roots, place, os.open(name, READ, dir_fd=directory))
+            now = visible(roots, place, os.open(name, READ, dir_fd=directory))
     except FileNotFoundError:
         pass
     return before, now
 
 
-def _visible(roots: Roots, place: RootedPath, fd: int) -> bytes:
+def visible(roots: Roots, place: RootedPath, fd: int) -> bytes:
     """The content of an open file, whose content decides too whether it is hidden at this place."""
     try:
         if reason := roots.hidden(place, fd):

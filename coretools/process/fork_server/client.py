@@ -24,6 +24,7 @@ from coretools.process.children import reaper
 from coretools.process.fork_server import messages
 from coretools.process.fork_server.cgroup import ControlGroup
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed, SocketRules
+from coretools.roots.root import Directory
 
 if TYPE_CHECKING:
     from coretools.egress.approvals import HostApprovals
@@ -63,6 +64,13 @@ class PreforkedProcess:
         self._reports_before = self._client.cover_reports
         self._refusals_before = 0 if self._client.proxy is None else self._client.proxy.refusals.count
         return self
+
+    def identity_in_view(self, directory: Directory) -> tuple[int, int]:
+        """Device and inode of a directory as a command sees it; 0 for what is not known."""
+        status = os.fstat(directory.fd)
+        if not self._client.has_overlays:
+            return status.st_dev, status.st_ino
+        return 0, 0 if directory.place.relative == "." else status.st_ino
 
     def replaced(self) -> dict[str, bool]:
         """Covered files that were replaced from outside since `take`, and whether they are covered again."""
@@ -121,6 +129,7 @@ class ForkServerClient:
         self._exit_handle: int | None = None
         """Pidfd of process 1 of its namespace: when it has exited, everything in the view has."""
         self._has_view = config.view is not None
+        self.has_overlays = config.view is not None and any(bind.upper for bind in config.view.binds)
         self._group = group
         self._gateway = gateway
         self.proxy: EgressProxy | None = None
@@ -182,8 +191,8 @@ class ForkServerClient:
         return self._process.poll() is None and not _is_ready(self._control.fileno(), 0)
 
     def fill(self) -> None:
-        """Prefork processes up to `MIN_WAITING`."""
-        while not self._is_retired and len(self._waiting) < MIN_WAITING:
+        """Prefork processes up to `MIN_WAITING`; one where overlays are for one command."""
+        while not self._is_retired and len(self._waiting) < (1 if self.has_overlays else MIN_WAITING):
             self._add_waiting(self._request_process())
 
     def take(self) -> PreforkedProcess:
@@ -276,6 +285,14 @@ class ForkServerClient:
         connection = socket.socket(fileno=handles[0])
         connection.setblocking(False)
         return connection
+
+    async def wait_gone(self) -> bool:
+        """Wait until nothing is left in the view of a fork server that was retired; return whether that is certain."""
+        with anyio.move_on_after(reaper.EXIT_SECONDS):
+            if self._exit_handle is not None:
+                await anyio.wait_readable(self._exit_handle)
+                return True
+        return False
 
     @property
     def is_gone(self) -> bool:

@@ -114,7 +114,8 @@ def _exec(request: SpawnRequest, handles: Sequence[int], requests: socket.socket
         if by_path:
             os.chdir(request.directory)
             status = os.stat(".")
-            if (status.st_dev, status.st_ino) != tuple(request.identity):
+            device, inode = request.identity
+            if device not in (0, status.st_dev) or inode not in (0, status.st_ino):
                 raise FileNotFoundError(2, "was replaced")
         else:
             os.fchdir(directory)

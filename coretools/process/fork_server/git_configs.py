@@ -259,8 +259,10 @@ class GitConfigs:
         whole = {**found, **self._includes.states(found)}
         return {path: state for path, state in whole.items() if self._own.get(path) != state} if self._own else whole
 
-    def make_copies(self, path: str, masks: Masks) -> ConfigCopies:
+    def make_copies(self, path: str, masks: Masks, *, is_trial: bool = False) -> ConfigCopies:
         """Create the copies for one view, in a new directory. Call `drop` when the view is gone.
+
+        Changes in those of a trial are carried over only after `adopt`.
 
         Raises:
             ForkServerFailed: they can't be created.
@@ -269,14 +271,20 @@ class GitConfigs:
             copies = ConfigCopies(path, masks)
         except OSError as error:
             raise ForkServerFailed(f"git's configuration can't be copied: {error}", error.errno or 0) from error
-        self._copies.append(copies)
+        if not is_trial:
+            self._copies.append(copies)
         self._guard.see(one.path for one in masks.git_configs if one.path.rpartition("/")[2] in _FILES)
         return copies
+
+    def adopt(self, copies: ConfigCopies) -> None:
+        """Carry over the changes in the copies of a trial with those of the next command that ends."""
+        self._copies.append(copies)
 
     def drop(self, copies: ConfigCopies | None) -> None:
         """Remove the copies of a view that is gone, if it had any."""
         if copies is not None:
-            self._copies.remove(copies)
+            if copies in self._copies:
+                self._copies.remove(copies)
             shutil.rmtree(copies.path, ignore_errors=True)
 
     def _collect(self) -> list[str]:

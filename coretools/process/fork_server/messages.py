@@ -42,7 +42,7 @@ class SpawnRequest(NamedTuple):
     environment: tuple[tuple[bytes, bytes], ...]
     directory: bytes
     identity: tuple[int, int]
-    """Device and inode of the directory."""
+    """Device and inode of the directory; 0 stands for any, since an overlay has a device of its own."""
     terminal: bool
     """Standard input is a terminal that becomes the controlling one."""
     program: bytes

@@ -30,7 +30,8 @@ from coretools.confinement.masks import MaskFinder, PathsKeepMoving
 from coretools.confinement.mount_points import KEEPS_MOVING
 from coretools.confinement.protected_paths import ControlFiles, HiddenPath, Masks
 from coretools.confinement.toolchains import FoundToolchain
-from coretools.errors import Unconfined
+from coretools.confinement.trial_view import TrialView
+from coretools.errors import Unconfined, Unsupported
 from coretools.process.fork_server.cgroup import group_for_commands
 from coretools.process.fork_server.client import (
     ForkServerClient,
@@ -139,8 +140,8 @@ class SandboxPool:
             *(self._masks.unwatched, self.hidden, self.refusals.readable.files, self.refusals.of_credentials),
         )
 
-    async def take_process(self) -> PreforkedProcess:
-        """Take a preforked process, in a view that hides what has to be hidden now.
+    async def take_process(self, trial: TrialView | None = None) -> PreforkedProcess:
+        """Take a preforked process, in a view that hides what has to be hidden now; with a `trial`, in its overlays.
 
         Raises:
             Unconfined: the operator does not allow commands in the tier here, or not while git's credentials are there.
@@ -158,8 +159,34 @@ class SandboxPool:
             raise Unconfined(refusal)
         if self.tier == "full":
             self.network.command_starts()
+        if trial is not None:
+            async with self._lock.until_closed():
+                return await self._take_for_trial(trial)
         asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
         return client.take()
+
+    async def _take_for_trial(self, trial: TrialView) -> PreforkedProcess:
+        """Take a process of a fork server of its own, which exits after this command."""
+        try:
+            client, _, _ = await self._new_client("full", self._masks_in_view, trial)
+        except ForkServerFailed as error:
+            raise Unsupported(
+                f"no trial: no overlay over the roots can be mounted here ({error}); nothing was run: run"
+                " it without trial"
+            ) from error
+        self._retired.append(client)
+        trial.wait_gone = client.wait_gone
+        process = client.take()
+        client.retire()
+        return process
+
+    def adopt(self, copies: ConfigCopies) -> None:
+        """Carry over the changes to git configurations in a trial's copies, as if a command had just made them."""
+        self._configs.adopt(copies)
+
+    def drop(self, copies: ConfigCopies) -> None:
+        """Remove the copies of a trial."""
+        self._configs.drop(copies)
 
     def command_started(self) -> None:
         """A command is about to start; `command_ended` must follow."""
@@ -359,13 +386,13 @@ class SandboxPool:
             client.wait()
 
     async def _new_client(
-        self, tier: str, masks: Masks | None
+        self, tier: str, masks: Masks | None, trial: TrialView | None = None
     ) -> tuple[ForkServerClient, Masks | None, tuple[object, ...]]:
         """Start a fork server; return it with its masks and grants, which are renewed if files were moved meanwhile."""
         for _ in range(MAX_REBUILDS):
             grants = self._current_grants(tier)
             try:
-                return await self._start_client(tier, masks), masks, grants
+                return await self._start_client(tier, masks, trial), masks, grants
             except ForkServerFailed as error:
                 if error.number != errno.ESTALE:
                     raise
@@ -373,7 +400,7 @@ class SandboxPool:
             self._masks.invalidate()
             masks = await self._scan(tier)
         grants = self._current_grants(tier)
-        return await self._start_client(tier, masks), masks, grants
+        return await self._start_client(tier, masks, trial), masks, grants
 
     async def _replace(self, masks: Masks | None) -> None:
         """Start the next fork server; the old one stays for the commands that run in it."""
@@ -388,14 +415,18 @@ class SandboxPool:
             return ()
         return self._commands.grant_state(self._scratch, in_namespaces=tier == "full")
 
-    async def _start_client(self, tier: str, masks: Masks | None) -> ForkServerClient:
+    async def _start_client(self, tier: str, masks: Masks | None, trial: TrialView | None = None) -> ForkServerClient:
         place = f"{self._scratch.path}/git-{next(self._numbers)}"
-        copies = self._configs.make_copies(place, masks) if masks is not None else None
+        copies = self._configs.make_copies(place, masks, is_trial=trial is not None) if masks is not None else None
         assert self._commands is not None
         bounds = {"tasks": self._commands.max_tasks, "memory_bytes": self._commands.memory_bytes}
         group = group_for_commands(self._scratch.path, next(self._numbers), **bounds)
-        client = ForkServerClient(self._config(tier, masks, copies), group=group, gateway=self.network.gateway)
-        if copies is not None:
+        config = self._config(tier, masks, copies)
+        if trial is not None and config.view is not None:
+            config = config._replace(view=trial.added_to(config.view))
+            trial.copies = copies
+        client = ForkServerClient(config, group=group, gateway=self.network.gateway)
+        if copies is not None and trial is None:
             self._copies[client] = copies
         self.bounds = None if group is None else dict(group.bounds)
         try:

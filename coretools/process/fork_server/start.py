@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 from anyio import CancelScope
 
+from coretools.confinement.trial_view import TrialView
 from coretools.errors import CannotStart, InputOutput, Unsupported
 from coretools.process.children.spawn import start_error
 from coretools.process.fork_server.client import PreforkedProcess
@@ -34,8 +35,9 @@ async def start_sandboxed(
     cwd: Directory,
     environment: Callable[[], Mapping[str, str]],
     standard: StandardStreams,
+    trial: TrialView | None = None,
 ) -> SupervisedProcess:
-    """Start a program in a preforked process of the pool; return when it runs.
+    """Start a program in a preforked process of the pool; return when it runs. `trial`: its changes go to overlays.
 
     The caller must call `SandboxPool.command_ended` afterwards. `environment` depends on the tier and is called when
     that is known.
@@ -51,7 +53,7 @@ async def start_sandboxed(
     async with AsyncExitStack() as undo:
         undo.push_async_callback(_report_uncertain_end, sandbox_pool)
         for _ in range(_TRIES):
-            process = await _take_process(sandbox_pool)
+            process = await _take_process(sandbox_pool, trial)
             if process is None:
                 continue
             variables = environment()
@@ -78,10 +80,10 @@ async def _report_uncertain_end(sandbox_pool: SandboxPool) -> None:
         await sandbox_pool.command_ended(is_certain=False)
 
 
-async def _take_process(sandbox_pool: SandboxPool) -> PreforkedProcess | None:
+async def _take_process(sandbox_pool: SandboxPool, trial: TrialView | None) -> PreforkedProcess | None:
     """A preforked process; None if the fork server has just ended."""
     try:
-        return await sandbox_pool.take_process()
+        return await sandbox_pool.take_process(trial)
     except ForkServerFailed as error:
         raise Unsupported(f"no command can be started here: {error}") from error
     except OSError as error:

@@ -304,12 +304,11 @@ def spawn_supervised(
     with ExitStack() as ours, ExitStack() as theirs:
         ours.callback(preforked.close)
         pipes, ends = standard.opened(ours, theirs)
-        status = os.fstat(cwd.fd)
         request = SpawnRequest(
             argv=tuple(map(os.fsencode, argv)),
             environment=tuple((os.fsencode(name), os.fsencode(value)) for name, value in environment.items()),
             directory=os.fsencode(cwd.path),
-            identity=(status.st_dev, status.st_ino),
+            identity=preforked.identity_in_view(cwd),
             terminal=standard.size is not None,
             program=os.fsencode(find_program(argv[0], environment) or ""),
         )

@@ -80,6 +80,15 @@ TerminalText = Annotated[
     Aliases(hints=("tty",)),
 ]
 
+OnTrial = Annotated[
+    bool,
+    Field(
+        description="Change nothing in the roots: the answer lists what the command would change, and end_trial keeps "
+        "or discards it; default false. Not together with `wait_seconds`; needs tier full"
+    ),
+    Aliases("dry_run", "preview"),
+]
+
 RunId = Annotated[
     str,
     Field(description="Id of the run, such as run-86d70446, from the answer of run_command or of a ci tool"),

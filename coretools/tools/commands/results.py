@@ -10,6 +10,7 @@ from coretools.operations.content import Result
 from coretools.process.jobs.job import Job
 from coretools.shell_words import join
 from coretools.tools.commands.run_output import OutputPart
+from coretools.tools.commands.trial_report import TrialReport
 from coretools.tools.execution_result import ExecutionSummary
 from coretools.tools.failure_explanations import EXAMINED_CHARACTERS, Explanations, changed_files_text, lines_of
 from coretools.tools.output_text import plain, without_escapes
@@ -182,6 +183,8 @@ class CommandResult(Result):
     """How to read what was cut."""
     left_over: Annotated[str, Field(exclude=True)] = ""
     """What outlived the command, and how to keep it."""
+    trial: Annotated[TrialReport | None, Field(exclude=True)] = None
+    """What it would change, if it ran on trial."""
 
     @property
     def failed(self) -> bool:
@@ -190,7 +193,7 @@ class CommandResult(Result):
 
     def facts(self) -> dict[str, object]:
         """How it ended, and the id of the run if there is one."""
-        return self.summary.facts(self.run)
+        return self.summary.facts(self.run) | ({} if self.trial is None else self.trial.facts())
 
     def text(self) -> str:
         """How the command ended (unless with exit code 0), its output, and a note on what was cut."""
@@ -204,4 +207,6 @@ class CommandResult(Result):
             lines.append(self.summary.output)
         if self.note:
             lines.append(self.note)
+        if self.trial is not None:
+            lines.append(self.trial.text())
         return "\n".join(lines)

@@ -57,6 +57,7 @@ from coretools.tools.commands.run_output import (
     of_screen,
     screen_changes,
 )
+from coretools.tools.commands.trial_tools import run_on_trial
 from coretools.tools.commands.wait import PortWatch, WaitConditions, wait
 from coretools.tools.execution_result import ExecutionSummary
 from coretools.tools.failure_explanations import NONE, Explanations
@@ -110,6 +111,7 @@ class CommandTools:
         env: parameters.Variables = None,
         wait_seconds: parameters.WaitSeconds = None,
         terminal: parameters.TerminalText = "",
+        trial: parameters.OnTrial = False,
         call: Call = _NO_CALL,
     ) -> CommandResult | RunReport:
         """Run any command in the project: a bash line, or a program with its arguments.
@@ -125,6 +127,11 @@ class CommandTools:
         "wait_seconds": 0}.
         """
         wants_run = wait_seconds is not None
+        if trial and wants_run:
+            raise InvalidArguments(
+                "trial with wait_seconds: a trial ends with its call, since it does not see what changes in the roots"
+                " meanwhile; leave one of them out"
+            )
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
         waited = parameters.timeout(wait_seconds, 0, self._limits, name="wait_seconds")
         prepared = await prepare_command(command, env=env or {}, terminal=terminal, runner=self._runs.runner)
@@ -144,6 +151,8 @@ class CommandTools:
         started = StartedCommand(prepared.argv, opened, replace(options, is_confirmed=is_confirmed))
         if wants_run:
             return await self._start_job(started, waited, call)
+        if trial:
+            return await run_on_trial(runner.trials, started, self._run_to_end, self._roots, self._limits, call)
         return await self._run_to_end(started, call)
 
     @tool(Effect.READ, profiles=("dev",), title="Wait for run")
@@ -285,13 +294,14 @@ class CommandTools:
         excerpt = await self._unreported(job) if waited else OutputPart("")
         return self._report(job, event=event, excerpt=excerpt, kind=outcome)
 
-    async def _run_to_end(self, started: StartedCommand, call: Call) -> CommandResult:
+    async def _run_to_end(self, started: StartedCommand, call: Call, most: int = 0) -> CommandResult:
+        """`most` bytes of output are shown, by default as many as fit."""
         job = await run_to_end(self._runs, started, call)
         return self._result(
             job,
             await self._screen(job, job.screen, is_whole=True)
             if job.screen is not None
-            else await finished_output(job, content_bytes(self._limits), self._limiter, self._redactor),
+            else await finished_output(job, most or content_bytes(self._limits), self._limiter, self._redactor),
         )
 
     def _result(self, job: Job, excerpt: OutputPart) -> CommandResult:

@@ -1,0 +1,1 @@
+"""Commands on trial: what one would change, and keeping or discarding it."""
