@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from coretools.distribution import VERSION
@@ -165,22 +165,27 @@ class Journal:
             database.execute("DELETE FROM changes WHERE id = ?", (change,))
         self._forget_contents(names)
 
-    def changes(self, role: str, *, since: int = 0) -> list[Change]:
-        """Changes with a greater id than `since`, the newest first."""
-        return self._changes(role, since + 1, _MOST_ID)
+    def changes(self, role: str, roots: Collection[str], *, since: int = 0) -> list[Change]:
+        """Changes in these roots with a greater id than `since`, the newest first."""
+        return self._changes(role, roots, since + 1, _MOST_ID)
 
-    def find(self, role: str, change: int) -> Change | None:
-        """The change with this id; None if it is of another role, or forgotten."""
-        return next(iter(self._changes(role, change, change)), None)
+    def find(self, role: str, roots: Collection[str], change: int) -> Change | None:
+        """The change with this id; None if it is of another role or in other roots, or forgotten."""
+        return next(iter(self._changes(role, roots, change, change)), None)
 
-    def _changes(self, role: str, first: int, last: int) -> list[Change]:
+    def _changes(self, role: str, roots: Collection[str], first: int, last: int) -> list[Change]:
         with self._alone() as database:
             rows = database.execute(
-                "SELECT id, at, tool, summary, undone_by FROM changes WHERE role = ? AND id BETWEEN ? AND ?"
-                " ORDER BY id DESC",
+                "SELECT id, at, tool, summary, changes.undone_by, root, moved_root FROM changes"
+                " JOIN entries ON change = id AND number = 0 WHERE role = ? AND id BETWEEN ? AND ? ORDER BY id DESC",
                 (role, first, last),
             ).fetchall()
-        return [Change(id=row[0], at=row[1], tool=row[2], summary=row[3], undone_by=row[4]) for row in rows]
+        wanted = {os.fsencode(root) for root in roots}
+        return [
+            Change(id=row[0], at=row[1], tool=row[2], summary=row[3], undone_by=row[4])
+            for row in rows
+            if not wanted.isdisjoint(row[5:])
+        ]
 
     def counts(self, change: int) -> list[tuple[str, str, bool, int]]:
         """How many entries a change has, by the kinds before and after it, and whether they were moved."""
@@ -279,11 +284,11 @@ class Journal:
         database.execute("DELETE FROM changes WHERE id < ?", (first_kept,))
         return forgotten
 
-    def forget_unknown(self) -> None:
-        """Remove contents that no entry has: those of a process that was killed between the two."""
+    def forget_unknown(self, *, older_than: float = UNKNOWN_SECONDS) -> None:
+        """Remove contents that no entry has and that are older: those of a process that was killed between the two."""
         with self._transaction() as database:
             known = {name for (name,) in database.execute("SELECT content FROM entries WHERE content != ''")}
-        self._forget_contents(self.contents.names(older_than=UNKNOWN_SECONDS) - known)
+        self._forget_contents(self.contents.names(older_than=older_than) - known)
 
     def _forget_contents(self, names: Iterable[str]) -> None:
         """Remove contents, after the transaction that has removed their entries."""

@@ -71,11 +71,11 @@ def test_everything_since_the_start_is_taken_back(world: World, seed: int) -> No
         with suppress(CoreError, UnicodeEncodeError):
             change(world, draw)
     after = world.state()
-    changes = world.recorder.journal.changes("")
+    changes = world.recorder.journal.changes("", [str(world.root)])
     for one in changes:  # the newest first, each with what it undid
         result = world.undo.undo(change=one.id)
         assert result.kept == [], (one, result.text())
     assert world.state() == before
-    for one in world.recorder.journal.changes("", since=changes[0].id):
+    for one in world.recorder.journal.changes("", [str(world.root)], since=changes[0].id):
         assert world.undo.undo(change=one.id).kept == []
     assert {path: state[:2] for path, state in world.state().items()} == {path: s[:2] for path, s in after.items()}

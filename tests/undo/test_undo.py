@@ -44,7 +44,7 @@ def test_newer_content_stays_and_is_shown(world: World) -> None:
             world.files.edit_file(name, [Edit(old="old", new="new")])
     (world.root / "b").write_text("newer\n")
     (world.root / "gone").unlink()
-    change = world.recorder.journal.changes("")[0].id
+    change = world.recorder.journal.changes("", [str(world.root)])[0].id
     text = world.undo.undo(change=change).text()
     assert (world.root / "a").read_text() == "old\n"
     assert (world.root / "b").read_text() == "newer\n"
@@ -165,13 +165,13 @@ def test_the_journal_stays_within_its_bounds(tmp_path: Path) -> None:
         world.files.write_file("a", f"{number}" * 4000, overwrite=True)
         size = sum(path.stat().st_size for path in (world.store / "contents").iterdir())
         assert size <= bounds.size
-    assert len(world.recorder.journal.changes("")) <= 20
+    assert len(world.recorder.journal.changes("", [str(world.root)])) <= 20
     (world.root / "d").mkdir()
     for number in range(9):
         (world.root / "d" / f"f{number}").write_bytes(bytes(10_000))
     world.files.delete_directory("d")  # leaves no room for what came before it
     assert sum(path.stat().st_size for path in (world.store / "contents").iterdir()) <= bounds.size
-    world.undo.undo(change=world.recorder.journal.changes("")[0].id)
+    world.undo.undo(change=world.recorder.journal.changes("", [str(world.root)])[0].id)
     assert len(list((world.root / "d").iterdir())) == 9
     (world.root / "d" / "large").write_bytes(bytes(200_000))
     with pytest.raises(TooLarge, match="permanent=true"):
@@ -182,6 +182,23 @@ def test_the_journal_stays_within_its_bounds(tmp_path: Path) -> None:
     assert world.recorder.journal.size() == (0, 0)
     assert not list((world.store / "contents").iterdir())
     world.close()
+
+
+def test_changes_of_other_projects_are_not_listed(tmp_path: Path) -> None:
+    """undo-7: the servers of a user share the journal, and each shows what is in its roots."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one, two = World(tmp_path / "one"), World(tmp_path / "two")
+    two.store = one.store
+    one.files.write_file("a", "of one")
+    two.files.write_file("b", "of two")
+    assert re.findall(r"\twrite_file\t(\w)", two.undo.list_changes().text()) == ["b"]
+    with pytest.raises(NotFound, match="none in these roots"):
+        two.undo.undo(change=1)
+    assert two.undo.undo(since=2).kept == []
+    assert one.state().keys() == {"a"}
+    one.close()
+    two.close()
 
 
 def test_a_journal_in_use_ends_no_call_late(tmp_path: Path) -> None:
@@ -253,7 +270,7 @@ def test_another_file_system_copies(tmp_path: Path) -> None:
         with pytest.raises(TooLarge):
             world.files.move_path("small-copy", "large", overwrite=True)
         assert world.state().keys() == {"large", "small-copy"}
-        assert len(world.recorder.journal.changes("")) == 1
+        assert len(world.recorder.journal.changes("", [str(world.root)])) == 1
         world.undo.undo(change=1)
         assert (world.root / "small").read_bytes() == b"s" * 1000
     finally:
@@ -317,8 +334,8 @@ def test_two_servers_share_the_journal(world: World, tmp_path: Path) -> None:
     other = World(tmp_path)
     for number in range(20):
         (world if number % 2 else other).files.write_file(f"f{number}", "x")
-    assert len({one.id for one in other.recorder.journal.changes("")}) == 20
-    for one in world.recorder.journal.changes(""):
+    assert len({one.id for one in other.recorder.journal.changes("", [str(other.root)])}) == 20
+    for one in world.recorder.journal.changes("", [str(world.root)]):
         assert other.undo.undo(change=one.id).kept == []
     assert world.state() == {}
     other.close()
@@ -343,10 +360,11 @@ def test_a_killed_server_loses_nothing(tmp_path: Path, seed: int) -> None:
     worker.stdout.close()
     for left in world.root.rglob(".coretools-*"):  # of a write that was killed
         left.unlink()
-    for one in world.recorder.journal.changes(""):
+    for one in world.recorder.journal.changes("", [str(world.root)]):
         assert world.undo.undo(change=one.id).kept == []
     assert world.state() == before
     world.undo.forget_changes(older_than_days=0)
+    world.recorder.journal.forget_unknown(older_than=0)
     assert not list((world.store / "contents").iterdir())
     world.close()
 

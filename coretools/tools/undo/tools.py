@@ -85,7 +85,7 @@ class UndoTools:
         journal, role = self._recorder.journal, self._recorder.role
         if change is not None:
             return self._details(self._found(change))
-        changes = [one for one in journal.changes(role) if before is None or one.id < before]
+        changes = [one for one in journal.changes(role, self._root_paths) if before is None or one.id < before]
         counts = [_counted(journal.counts(one.id)) for one in changes[:limit]]
         held = f"[the journal has {journal.size()[1]} bytes of at most {self._limits.undo_bytes}]"
         return ChangeList.of(changes, counts, limit=limit, budget=content_bytes(self._limits), held=held)
@@ -131,7 +131,7 @@ class UndoTools:
         first = self._first(since)
         later = [
             one
-            for one in self._recorder.journal.changes(self._recorder.role, since=first - 1)
+            for one in self._recorder.journal.changes(self._recorder.role, self._root_paths, since=first - 1)
             if one.undone_by is None and one.tool not in ("undo", "restore")
         ]
         return self._undo(later, f"{len(later)} changes since {since}", paths, dry_run=dry_run)
@@ -199,10 +199,16 @@ class UndoTools:
         )
         return ChangeResult(message=message, details={"changes": after[0], "bytes": after[1]})
 
+    @property
+    def _root_paths(self) -> set[str]:
+        return {root.path for root in self._roots}
+
     def _found(self, change: int) -> Change:
-        found = self._recorder.journal.find(self._recorder.role, change)
+        found = self._recorder.journal.find(self._recorder.role, self._root_paths, change)
         if found is None:
-            raise NotFound(f"change {change}: there is none, or it is forgotten; list_changes lists them")
+            raise NotFound(
+                f"change {change}: there is none in these roots, or it is forgotten; list_changes lists them"
+            )
         return found
 
     def _first(self, since: int | str) -> int:
