@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 
 project = "coretools"
 root_doc = "docs/index"
-include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "packaging/README.md"]
 exclude_patterns = ["README.md", "**/node_modules", ".*", "build"]
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
@@ -30,7 +30,7 @@ def add_contents(_: Sphinx, page: str, source: list[str]) -> None:
     """
     if page.startswith("docs/adr/0"):
         source[0] = f"---\norphan: true\n---\n\n{source[0]}"
-    elif page.endswith("/README") and page != "docs/adr/README":
+    elif page.startswith("docs/") and page.endswith("/README") and page != "docs/adr/README":
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
 
 

@@ -340,7 +340,7 @@ def test_a_server_of_the_project_is_confined(world: World, listening: str) -> No
     assert started.returncode == 0, started.stderr
     assert world.run(*line, "kind=home", **runtime).stdout.strip() == "refused"
     assert world.run("mcp", "stop", **runtime).returncode == 0
-    shutil.rmtree(short)
+    subprocess.run(["rm", "-r", "-f", short], check=True)  # the process that was stopped removes its socket meanwhile
 
 
 def test_a_confined_server_works_through_ours(world: World, listening: str) -> None:

@@ -158,7 +158,10 @@ async def test_an_excluded_tool_removes_its_equivalents(tmp_path: Path, mode: st
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (CatalogPolicy(sets=("gti",)), r"\[catalog\] sets holds the unknown tool set 'gti'; choose from ci, commands"),
+        (
+            CatalogPolicy(sets=("gti",)),
+            r"\[catalog\] sets holds the unknown tool set 'gti'; choose from ci, code, commands",
+        ),
         (CatalogPolicy(only=("git_*", "red_file")), r"\[catalog\] only holds 'red_file', which matches no command"),
         (CatalogPolicy(without=("delete_fil",)), r"\[catalog\] without holds 'delete_fil', which matches no command"),
     ],

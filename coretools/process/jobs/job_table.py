@@ -25,7 +25,6 @@ from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.root import Directory
-from coretools.truncation import and_more
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +40,6 @@ MAX_FULL_OUTPUTS_KEPT = 4
 
 MAX_SHOWN_ID = 60
 """Characters of an unknown id that an error quotes."""
-
-_NAMED_JOBS = 8
-"""Ids of jobs that the error names for an unknown one."""
 
 
 class JobTable:
@@ -187,15 +183,10 @@ class JobTable:
         job = self._jobs.get(run_id) or self._jobs.get(f"run-{run_id}")
         if job is None or job.principal != principal:
             short_id = run_id[:MAX_SHOWN_ID]
-            reason = self._ids.explain_foreign(run_id) or f"no such run; yours are: {self._known(principal)}"
+            reason = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
             raise NotFound(f"{short_id!r}: {reason}", run=short_id)
         job.last_used = self._clock()
         return job
-
-    def _known(self, principal: str) -> str:
-        """The ids of the latest jobs of a principal, which it may have lost, with the count of the others."""
-        ids = [job.id for job in reversed(self.of(principal))]
-        return and_more(ids[:_NAMED_JOBS], len(ids)) or "none"
 
     def of(self, principal: str) -> list[Job]:
         """The jobs of a principal, oldest first."""
