@@ -84,6 +84,7 @@ class ConfigCopies:
         os.mkdir(f"{self.path}/{inside}", 0o700)
         with open(f"{self.path}/{inside}/config", "xb") as file:
             file.write(one.text)
+            file.flush()
             version = version_of(os.fstat(file.fileno()))
         self.links.append((one.path, f"{namespaces.CONFIG_COPIES}/{inside}/config"))
         self.originals[self.links[-1][1]] = one

@@ -318,3 +318,11 @@ def test_where_no_trial_is_possible_nothing_runs(tmp_path: Path, before: tuple[s
         assert ("tier landlock" if "unshare" not in before else f"{root}/mounted is mounted in the root") in text
         assert client.call("run_command", command="ls new")["content"][0]["text"].startswith("[exit code 2]")
         client.end()
+
+
+async def test_git_configuration_is_named_only_if_it_was_changed(tmp_path: Path) -> None:
+    """trial-1: the copy that a command sees of it is not what it changed."""
+    await anyio.run_process(["git", "init", "-q", tmp_path / "root"])
+    async with world_in(tmp_path) as world:
+        assert "git's configuration" not in await world.on_trial("echo x > a")
+        assert "git's configuration" in await world.on_trial("git config color.ui always")
