@@ -193,7 +193,7 @@ class Unreachable(CoreError):
 
 
 class MissingExtra(CoreError):
-    """What was asked for needs a package that an extra installs."""
+    """The request needs a package that an extra installs."""
 
     kind = "missing-extra"
     exit_code = 69  # EX_UNAVAILABLE

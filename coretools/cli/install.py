@@ -26,7 +26,7 @@ from coretools.client.installation.clients import (
 from coretools.client.installation.config_file import ConfigFile, delete_config, drop_backup, open_config, write_config
 from coretools.client.installation.links import install_link
 from coretools.client.installation.plan import Change, plan_install, plan_undo
-from coretools.config.agent_reach import split_root
+from coretools.config.agent_reach import files_of_installation, require_out_of_reach, split_root
 from coretools.config.options import add_login_path_option, add_options, add_upstream_option, settings_from
 from coretools.errors import BadSetting, Declined, InvalidArguments, NotFound
 from coretools.redaction.redactor import Redactor
@@ -45,8 +45,11 @@ CONTEXT_LINES = 2
 
 FIRST_USE = {
     ("claude-code", "project"): "Claude Code asks before it starts a server of a project",
-    ("gemini", "user"): "Gemini CLI starts servers in folders that you trust only",
-    ("gemini", "project"): "Gemini CLI starts servers in folders that you trust only",
+    **dict.fromkeys(
+        (("gemini", "user"), ("gemini", "project")),
+        "Gemini CLI starts servers in trusted folders only: start it in the project and trust that folder, or it lists"
+        " this server as disabled",
+    ),
     ("codex", "project"): "Codex reads the file of a project that you trust only",
 }
 """What a client wants before it starts the server, by client and scope."""
@@ -113,9 +116,13 @@ class _Line:
             raise InvalidArguments("install --no-token: has an effect with --url only")
         roots = [_absolute_root(root) for root in self.options.root or [os.getcwd()]]
         parsed = _server_parser().parse_args(self.flags)
-        settings_from(parsed, roots, self.environment, os.getcwd())  # what the server would refuse is refused here
+        settings = settings_from(parsed, roots, self.environment, os.getcwd())
+        require_out_of_reach(files_of_installation(), [settings])  # what the server would refuse is refused here
         command, args = server_command(self.environment)
-        return Program(command=command, args=(*args, *_with_absolute_paths(self.flags), *roots))
+        words = (*args, *_with_absolute_paths(self.flags), *roots)
+        if any(_is_no_text(word) for word in (command, *words)):
+            raise BadSetting("a path has bytes that are not UTF-8, which no configuration can hold; use another path")
+        return Program(command=command, args=words)
 
     def install(self) -> int:
         """Add the entry, after showing it."""
@@ -144,10 +151,13 @@ class _Line:
             delete_config(change.file)
             return print_text(f"deleted {change.file.path}, which was written for this entry")
         write_config(change.file, change.data, backup=None)
-        if not change.is_restored:
-            return print_text(f"removed {name} from {change.file.path}; what else was changed in it since is kept")
-        drop_backup(change.file, name)
-        return print_text(f"{change.file.path}: is as it was before")
+        if change.is_restored:
+            drop_backup(change.file, name)
+            return print_text(f"{change.file.path}: is as it was before")
+        done = f"put the earlier entry {name} back into" if change.has_earlier else f"removed {name} from"
+        backup = change.file.backup_path(name)
+        before = f"; the content from before is in {backup}" if os.path.exists(backup) else ""
+        return print_text(f"{done} {change.file.path}; what else was changed in it since is kept{before}")
 
     def _planned(self, plan: Callable[[ConfigFile], Change]) -> Change:
         scope, project = self.options.scope, self.project
@@ -218,6 +228,11 @@ def _absolute_root(root: str) -> str:
     if not os.path.isdir(path):
         raise NotFound(f"{path}: is no directory")
     return os.path.abspath(path) + rights
+
+
+def _is_no_text(word: str) -> bool:
+    """Whether a word from the command line has bytes that are not UTF-8."""
+    return os.fsencode(word) != word.encode("utf-8", "replace")
 
 
 def _with_absolute_paths(flags: Sequence[str]) -> list[str]:

@@ -113,10 +113,16 @@ async def _tour(environment: Mapping[str, str]) -> int:
     return process_exit.exit_code
 
 
+INTRODUCTION = """\
+coretools serves a directory to an agent, and nothing else. The agent here is a script; the server,
+its answers and the small repository are real, and are gone when the tour ends."""
+
+
 async def _guided(scene: "_Scene") -> None:
     failure: BaseException | None = None
     try:
         with anyio.fail_after(TOUR_SECONDS):
+            print_text(INTRODUCTION)  # before the server has started, which takes seconds
             async with Client(scene.server()) as client:
                 await _Guide(client, scene).show()
     except* (OSError, TimeoutError, MCPError, _TourFailed) as errors:
@@ -200,10 +206,6 @@ class _Guide:
     async def show(self) -> None:
         """Give the whole tour."""
         self._tier = await self._asked_tier()
-        self._say(
-            "coretools serves a directory to an agent, and nothing else. The agent here is a script; the server,", ""
-        )
-        self._say("its answers and the small repository are real, and are gone when the tour ends.", "")
         self._say(TIERS[self._tier], "dim")
         for step in self._first():
             await self._take(step)

@@ -63,10 +63,13 @@ class Refusal:
         if self.reason == "not public":
             said += f": {self.detail}"
         return (
-            f'{said}; the operator allows it with network = [..., "{self.entry}"] and {POLICY_APPLIES}'
+            f'{said}; the operator allows it with network = [..., "{self.entry}"] and {POLICY_APPLIES} {_OPTION}'
             if self.entry
             else said
         )
+
+
+_OPTION = "(of coretools-workstation also with the option --network)"
 
 
 def summary(refusals: Sequence[Refusal]) -> list[str]:
@@ -84,7 +87,7 @@ def summary(refusals: Sequence[Refusal]) -> list[str]:
         said.insert(
             0,
             f"network: not in the operator's list of hosts: {_listed(hosts)}; the operator allows them with"
-            f" network = [..., {_listed(entries)}] and {POLICY_APPLIES}",
+            f" network = [..., {_listed(entries)}] and {POLICY_APPLIES} {_OPTION}",
         )
     return said
 

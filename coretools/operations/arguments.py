@@ -27,7 +27,7 @@ from coretools.operations.annotations import (
 from coretools.operations.argument_faults import describe_value, fault_sentences
 from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired
 from coretools.operations.call import Call
-from coretools.operations.declare import Aliases, DeclaredQuestion, Rare, source_of
+from coretools.operations.declare import Aliases, DeclaredQuestion, source_of
 from coretools.operations.services import Services
 from coretools.operations.short_schema import compact
 
@@ -140,15 +140,6 @@ class Arguments:
         if self._schema is None:
             self._schema = self._build_schema() if self._raw is None else dict(self._raw)
         return self._schema
-
-    def listed_schema(self, *, has_rare: bool) -> dict[str, Any]:
-        """The schema as a list of tools has it, with or without the parameters declared `Rare`."""
-        fields = self._model.model_fields if self._raw is None and not has_rare else {}
-        rare = {name for name, field in fields.items() if any(isinstance(one, Rare) for one in field.metadata)}
-        schema = self.schema()
-        if not rare:
-            return schema
-        return {**schema, "properties": {name: one for name, one in schema["properties"].items() if name not in rare}}
 
     def _build_schema(self) -> dict[str, Any]:
         try:

@@ -119,8 +119,6 @@ class Catalog:
     withheld: Mapping[str, str]
     """Why commands are left out, by name."""
     contexts: tuple[Context, ...]
-    shows_rare: bool
-    """Whether lists include parameters declared `Rare`."""
 
     def __iter__(self) -> Iterator[Command]:
         """The listed tools, in listing order."""
@@ -209,7 +207,6 @@ def build_catalog(
         prompts=prompts,
         withheld=withheld,
         contexts=contexts,
-        shows_rare=selection.profile == "all",
     )
 
 

@@ -126,14 +126,6 @@ class Aliases:
         return math.ceil(value / 1000) if is_number and name in self._milliseconds else value
 
 
-class Rare:
-    """Marks a parameter that only lists of the profile `all` contain: `Annotated[bool, Rare()]`.
-
-    It must have a default, and is accepted in every profile. Every client sends the list to its model, so a parameter
-    that one call in a hundred needs costs more there than it gives; an answer or an error can still name it.
-    """
-
-
 @runtime_checkable
 class DeclaredQuestion(Protocol):
     """The part of a question (`coretools.questions.kinds`) that a declaration uses."""

@@ -42,7 +42,7 @@ class CatalogListing:
     def tools(self) -> list[types.Tool]:
         """Every tool."""
         if self._tools is None:
-            self._tools = [as_tool(command, self._catalog) for command in self._catalog]
+            self._tools = [as_tool(command) for command in self._catalog]
         return self._tools
 
     def header_schema(self, name: str) -> dict[str, Any] | None:
@@ -132,7 +132,7 @@ def _start(cursor: str, stamp: str) -> int:
     )
 
 
-def as_tool(command: Command, catalog: Catalog) -> types.Tool:
+def as_tool(command: Command) -> types.Tool:
     """Return a command as a tool of the catalog, with all four annotations explicit."""
     declared = command.declaration
     meta = {**declared.metadata, **({LONG_RUNNING_KEY: True} if declared.long_running else {})}
@@ -140,7 +140,7 @@ def as_tool(command: Command, catalog: Catalog) -> types.Tool:
         name=command.name,
         title=declared.title or None,
         description=command.description,
-        input_schema=command.arguments.listed_schema(has_rare=catalog.shows_rare),
+        input_schema=command.arguments.schema(),
         output_schema=command.output_schema,
         annotations=types.ToolAnnotations(
             read_only_hint=declared.read_only,

@@ -71,6 +71,54 @@ def test_what_the_server_would_refuse_is_refused(home: Path) -> None:
     assert not cursor(home).exists()
 
 
+def test_a_root_that_holds_the_installation_is_refused(home: Path) -> None:
+    """install-10: agents could change the server that a client starts."""
+    for root in (os.path.dirname(sys.prefix), "/"):
+        with pytest.raises(BadSetting, match="install coretools outside"):
+            line(home, f"cursor {root} --yes")
+    assert not cursor(home).exists()
+    assert line(home, f"cursor {os.path.dirname(sys.prefix)}:ro --yes") == 0
+
+
+def test_a_path_that_is_not_utf_8_is_refused(home: Path) -> None:
+    """install-10: no configuration can hold it."""
+    root = os.fsdecode(os.fsencode(home) + b"/bad\xff")
+    os.mkdir(root)
+    for client in ("cursor", "codex", "goose"):
+        with pytest.raises(BadSetting, match="not UTF-8"):
+            install([client, root, "--yes"], {"HOME": str(home), "PATH": os.environ["PATH"]})
+    assert not cursor(home).exists()
+
+
+def test_a_new_file_of_the_user_is_private(home: Path) -> None:
+    """install-5: clients keep secrets in it later; one of a project has the usual mode."""
+    before = os.umask(0o022)
+    try:
+        assert line(home, "cursor --yes") == 0
+        assert line(home, "cursor --scope project --yes") == 0
+    finally:
+        os.umask(before)
+    assert cursor(home).stat().st_mode & 0o777 == 0o600
+    assert cursor(home, "project").stat().st_mode & 0o777 == 0o644
+
+
+def test_an_undo_puts_the_replaced_entry_back_though_the_client_wrote_the_file(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """install-7: what the client wrote meanwhile is kept."""
+    assert line(home, "cursor --yes") == 0
+    first = entry(cursor(home))
+    assert line(home, "cursor --read-only --force --yes") == 0
+    document = json.loads(cursor(home).read_text())
+    cursor(home).write_text(json.dumps({**document, "numStartups": 1}))
+    assert line(home, "cursor --undo --yes") == 0
+    shown = capsys.readouterr().out
+    assert "put the earlier entry coretools back" in shown
+    assert f"the content from before is in {cursor(home)}.before-coretools" in shown
+    assert entry(cursor(home)) == first
+    assert json.loads(cursor(home).read_text())["numStartups"] == 1
+
+
 def test_other_installations_on_path_are_named(home: Path) -> None:
     """installation-13: links to this one are none."""
     for name in ("theirs", "linked", "plain"):
@@ -128,8 +176,9 @@ def test_the_change_is_shown_and_nothing_written_without_an_answer(
 @pytest.mark.parametrize(("typed", "is_written"), [("y\n", True), ("\n", False), ("no\n", False)])
 def test_the_terminal_is_asked(home: Path, typed: str, is_written: bool) -> None:
     """install-4"""
-    words = ("coretools.cli.main", "install", "cursor")
-    with terminal("-m", *words, cwd=home / "project", environment={"HOME": str(home)}) as person:
+    # From outside the root: with -m Python loads modules from where it runs, and agents could change those.
+    words = ("coretools.cli.main", "install", "cursor", "project")
+    with terminal("-m", *words, cwd=home, environment={"HOME": str(home)}) as person:
         person.wait_for("[y/N]")
         person.type(typed)
         assert person.end() == 0
@@ -206,7 +255,7 @@ def test_the_note_says_where_the_token_goes(home: Path, capsys: pytest.CaptureFi
     assert line(home, "vscode --url https://x.example/mcp --yes") == 0
     assert "VS Code asks for the token once" in capsys.readouterr().err
     assert line(home, "gemini --yes") == 0
-    assert "in folders that you trust only" in capsys.readouterr().err
+    assert "in trusted folders only" in capsys.readouterr().err
 
 
 def test_a_link_is_printed_and_nothing_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from coretools.cli.main import FIRST_CONTACT
-from coretools.cli.tour import TIERS
+from coretools.cli.tour import INTRODUCTION, TIERS
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
 from tests.docker_profile import under_profile
@@ -136,9 +136,13 @@ def test_what_ends_the_tour_early_is_said_in_a_sentence(home: dict[str, str], tm
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
     home |= {"PATH": f"{git.parent}:{os.environ['PATH']}"}
-    for script, expected in (
-        ("echo broken >&2; exit 1", "coretools: the tour ended early: git init -q -b main: broken\n"),
-        ('case "$*" in *commit*) rm -rf "$PWD";; esac', "`coretools doctor` shows what is wrong\n"),
+    for script, printed, expected in (
+        ("echo broken >&2; exit 1", "", "coretools: the tour ended early: git init -q -b main: broken\n"),
+        (
+            'case "$*" in *commit*) rm -rf "$PWD";; esac',
+            f"{INTRODUCTION}\n",
+            "`coretools doctor` shows what is wrong\n",
+        ),
     ):
         git.write_text(f"#!/bin/sh\n{script}\n")
         git.chmod(0o755)
@@ -150,7 +154,7 @@ def test_what_ends_the_tour_early_is_said_in_a_sentence(home: dict[str, str], tm
             timeout=SECONDS,
             check=False,
         )
-        assert (done.returncode, done.stdout) == (69, ""), done.stderr
+        assert (done.returncode, done.stdout) == (69, printed), done.stderr
         assert done.stderr.endswith(expected)
         assert "Traceback" not in done.stderr
         assert left(home) == []

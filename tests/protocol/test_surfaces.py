@@ -17,7 +17,6 @@ from coretools.operations.catalog import Selection, Surfaces
 from coretools.operations.content import Audio, Content, Embedded, Image, Link, Message, Text
 from coretools.operations.declare import (
     Effect,
-    Rare,
     at,
     automation_hidden,
     details,
@@ -59,15 +58,6 @@ def text(result: types.CallToolResult) -> str:
     [block] = result.content
     assert isinstance(block, types.TextContent)
     return block.text
-
-
-class Letters:
-    """A command with a parameter that few calls need."""
-
-    @tool(Effect.READ)
-    def letter(self, name: str, draft: Annotated[bool, Rare()] = False) -> str:
-        """Show a letter."""
-        return f"{name}, {draft}"
 
 
 class Contacts:
@@ -546,15 +536,3 @@ async def test_the_handshake_era_has_no_cache_hints_on_the_wire() -> None:
         read = await connected.read_resource("x://000")
     assert "ttl_ms" not in listed.model_fields_set
     assert "ttl_ms" not in read.model_fields_set
-
-
-@pytest.mark.parametrize(("profile", "listed"), [("dev", {"name"}), ("read", {"name"}), ("all", {"name", "draft"})])
-async def test_a_rare_parameter_is_listed_in_the_profile_all_only(profile: str, listed: set[str]) -> None:
-    """declarations-22: and accepted in every profile."""
-    registry = Registry()
-    registry.add_set("letters", Letters())
-    async with client(registry, "auto", selection=Selection(profile=profile)) as connected:
-        [found] = (await connected.list_tools()).tools
-        assert set(found.input_schema["properties"]) == listed
-        answer = await connected.call_tool("letter", {"name": "x", "draft": True})
-    assert text(answer) == "x, True"

@@ -29,6 +29,8 @@ class ConfigFile:
     """What the path leads to, which is replaced: a link of a dotfiles manager stays a link."""
     data: bytes | None
     """None if there is no file."""
+    is_shared: bool = False
+    """A file of a project: a new one gets the mode of any new file. A user's own may hold secrets later: 0600."""
 
     @property
     def text(self) -> str:
@@ -69,7 +71,7 @@ def open_config(path: str, *, within: str | None = None) -> ConfigFile:
         try:
             data, status = read_regular(target, MAX_BYTES)
         except FileNotFoundError:
-            return ConfigFile(path=path, target=target, data=None)
+            return ConfigFile(path=path, target=target, data=None, is_shared=within is not None)
     if status.st_uid != os.geteuid():
         raise BadSetting(f"{target}: belongs to another user; run this as its owner")
     if not status.st_mode & stat.S_IWUSR:
@@ -117,8 +119,8 @@ def drop_backup(file: ConfigFile, name: str) -> None:
 
 
 def _replace(path: str, data: bytes, file: ConfigFile) -> None:
-    """Write a file with owner and mode of the configuration, or of a new file; its name is taken last."""
-    with replacing(path, mode=0o600 if path != file.target else 0o666) as fd:
+    """Write a file with owner and mode of the configuration; its name is taken last."""
+    with replacing(path, mode=0o666 if path == file.target and file.is_shared else 0o600) as fd:
         with suppress(FileNotFoundError):
             copy_owner_and_mode(fd, os.stat(file.target, follow_symlinks=False))
         write_all(fd, data)

@@ -1,7 +1,7 @@
 """What `coretools install` and its `--undo` would change in a configuration file, as texts. Writes nothing.
 
-An undo gives back the bytes from before, if nothing but our entry was changed since; else it removes the entry and
-leaves the rest as it is now.
+An undo gives back the bytes from before, if nothing but our entry was changed since; else it removes the entry, or puts
+the one back that it had replaced, and leaves the rest as it is now.
 """
 
 import json
@@ -53,6 +53,8 @@ class Change:
     """None: the file is deleted, because it was made for the entry."""
     is_restored: bool = False
     """The bytes are those from before the entry was added."""
+    has_earlier: bool = False
+    """The entry that ours had replaced is there again."""
 
     @property
     def is_needed(self) -> bool:
@@ -132,7 +134,12 @@ def plan_undo(file: ConfigFile, client: Client, name: str, *, force: bool = Fals
     before = read_backup(file, name)
     if _leaves(before, client, name, file) == without:
         return Change(file=file, data=before, is_restored=True)
-    return Change(file=file, data=file.encoded(without))
+    earlier = _earlier(before, client, name, file)
+    if earlier is None:
+        return Change(file=file, data=file.encoded(without))
+    with _of_file(file):
+        text = _EDITORS[client.format].insert(without, [client.key], name, earlier)
+    return Change(file=file, data=file.encoded(text), has_earlier=True)
 
 
 def shown(entry: Any) -> str:
@@ -191,6 +198,16 @@ def _leaves(before: bytes | None, client: Client, name: str, file: ConfigFile) -
         return _without(text, client, name)
     except (ValueError, WrongType, BadSetting):
         return None
+
+
+def _earlier(before: bytes | None, client: Client, name: str, file: ConfigFile) -> dict[str, Any] | None:
+    """Return the entry that ours replaced; None if there was none, or none that is known."""
+    try:
+        text = ConfigFile(path=file.path, target=file.target, data=before).text
+        entry = _EDITORS[client.format].entries(text, [client.key]).get(name)
+    except (ValueError, WrongType, BadSetting):
+        return None
+    return entry if isinstance(entry, dict) else None
 
 
 def _inputs_of_ours(client: Client) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def _line(roots: Roots, place: RootedPath, one: Difference) -> str:
 
 
 def _details(one: Difference, kind: str) -> list[str]:
-    """What is said of a new or changed entry besides its path and kind."""
+    """Return the details of a new or changed entry besides its path and kind: former kind, mode, size."""
     mode, found = stat.S_IMODE(one.above.st_mode), []
     if one.what == "replaced" and one.below is not None:
         found.append(f"(was a {kind_of(one.below.st_mode)})")

@@ -33,7 +33,7 @@ What = Literal["added", "changed", "replaced", "deleted", "touched"]
 
 
 class Difference(NamedTuple):
-    """One entry that a trial would change. Its descriptor is open until the next one is asked for."""
+    """One entry that a trial would change. Its descriptor stays open until the iterator advances."""
 
     root: Root
     path: str

@@ -7,7 +7,7 @@ from coretools.operations.content import Result
 
 
 class FoundSymbol(BaseModel):
-    """A definition; `text` only if it was asked for by name."""
+    """A definition. `text` is empty in an outline."""
 
     path: str
     kind: str

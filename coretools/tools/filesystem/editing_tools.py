@@ -45,7 +45,7 @@ class EditingTools(EditingToolSet):
         occur exactly once in the file, unless `all` is set or `line` chooses one match; otherwise the answer is an
         error with the closest text, or with the lines of all matches. All edits are applied, or none. Where lines of
         `old` differ from the file in their indentation alone, they match, `new` is indented like the file, and the
-        answer says so. Changes that others made elsewhere in the file are kept, and shown. undo takes the edit back.
+        answer reports it. Other people's changes elsewhere in the file are kept and shown. undo reverts the edit.
         For several files that must change together use edit_files; to create a file or rewrite all of it, write_file.
         Example: {"path": "a.py", "edits": [{"old": "def load(", "new": "def load_all("}]}.
         """
