@@ -89,6 +89,10 @@ class Journal:
                 " server with --no-undo, which changes files without the journal"
             )
 
+    def unusable(self, error: Exception) -> InputOutput:
+        """Return the error for a journal that can't be used for this reason."""
+        return _unusable(self.directory, error)
+
     def close(self) -> None:
         """Close the database."""
         self._database.close()
@@ -301,8 +305,13 @@ def _reported(directory: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:  # the last two: a damaged entry
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputOutput(
-            f"the journal for undo, {directory}, can't be used: {reason}; nothing was changed. Free space there, or"
-            " start the server with --no-undo, which changes files without it"
-        ) from error
+        raise _unusable(directory, error) from error
+
+
+def _unusable(directory: str, error: Exception) -> InputOutput:
+    """Return the error of a journal that can't be used, with the way out."""
+    reason = error.strerror if isinstance(error, OSError) else error
+    return InputOutput(
+        f"the journal for undo, {directory}, can't be used: {reason}; nothing was changed. Free space there, or"
+        " start the server with --no-undo, which changes files without it"
+    )

@@ -1,5 +1,6 @@
 """Records changes beneath the roots in the journal, before they are made."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -130,9 +131,14 @@ class ChangeRecorder:
             return _change(entry, before, after), 0
         name = token_hex(16)
         display_path = entry.place.relative
-        size = self.journal.contents.keep(
-            name, entry.directory, entry.name, is_removed=is_removed, display_path=display_path
-        )
+        try:
+            size = self.journal.contents.keep(
+                name, entry.directory, entry.name, is_removed=is_removed, display_path=display_path
+            )
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of the journal's disk, not of the file's
+                raise self.journal.unusable(error) from error
+            raise
         return _change(entry, before, after, content=name), size
 
     def _record(self, entries: list[tuple[EntryChange, int]]) -> None:

@@ -215,6 +215,27 @@ def test_a_journal_in_use_ends_no_call_late(tmp_path: Path) -> None:
     world.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs user 0, to mount a small file system")
+def test_a_full_disk_of_the_journal_is_named(tmp_path: Path) -> None:
+    """undo-6: the file is as it was, and a change that fits is made."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "root" / "large").write_bytes(bytes(900_000))
+    (tmp_path / "root" / "small").write_text("old")
+    mounting = 'mount -t tmpfs -o size=400k,mode=700 none "$XDG_STATE_HOME" && exec "$@"'
+    before = ("unshare", "-m", "sh", "-c", mounting, "-")
+    with peer(tmp_path / "root", before=before, environment={"XDG_STATE_HOME": str(tmp_path / "state")}) as client:
+        client.start_session()
+        for tool, arguments in (("write_file", {"content": "new", "overwrite": True}), ("delete_file", {})):
+            answer = client.call(tool, path="large", **arguments)
+            assert answer["isError"]
+            assert "the journal for undo" in answer["content"][0]["text"]
+            assert "--no-undo" in answer["content"][0]["text"]
+        assert not client.call("write_file", path="small", content="new", overwrite=True)["isError"]
+    assert (tmp_path / "root" / "large").stat().st_size == 900_000
+    assert (tmp_path / "root" / "small").read_text() == "new"
+
+
 def test_a_damaged_entry_is_an_error(world: World) -> None:
     """undo-6."""
     world.files.write_file("a", "old")

@@ -78,6 +78,7 @@ class SymbolListing:
                 text = self._text(path)
             except TooLarge:
                 self._problems.setdefault(f"larger than {MAX_BYTES} bytes", []).append(path)
+                self._mentions.append(path)
                 continue
             except CoreError:  # deleted meanwhile, denied, no permission: not part of the tree
                 continue

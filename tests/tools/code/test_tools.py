@@ -44,6 +44,7 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / ".env.py").write_text("def parse(): pass\n")
     (project / "long.py").write_text("def long():\n" + "    x = 1\n" * 300)
     (project / "many.py").write_text("".join(f"def function_{number}(): pass\n" for number in range(2_000)))
+    (project / "large.py").write_text("def only_in_large(): pass\n" + "# more\n" * 200_000)
     return project
 
 
@@ -101,6 +102,7 @@ def test_nothing_is_never_an_empty_answer(client: Peer) -> None:
         "[nothing defines describe_only, by syntax; the text is in notes.txt: take search_text]"
     )
     assert "no text file here contains absent_name" in shown(client, name="absent_name")
+    assert "the text is in large.py: take search_text" in shown(client, name="only_in_large")
     refused = asked(client, name="a b")
     assert refused["_meta"]["coretools/error"] == "invalid-arguments"
     assert asked(client, path="notes.txt")["_meta"]["coretools/error"] == "not-text"
