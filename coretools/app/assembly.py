@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from threading import Semaphore
 from typing import TYPE_CHECKING
 
-from coretools.app.change_journal import open_recorder
+from coretools.app.change_journal import command_recording, open_recorder, record_commands
 from coretools.app.command_sandbox import (
     explanations_of,
     inherited_environment,
@@ -248,7 +248,9 @@ def _open_resources(
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = inherited_environment(settings, environment)
     login_shell = LoginShell(roots, environment, confined_threads) if settings.reads_login_path else None
-    sandbox_pool, user_git, reach = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
+    sandbox_pool, user_git, reach = sandbox_pool_for(
+        roots, settings, inherited, login_shell, exit_stack, command_recording(recorder, settings)
+    )
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
     before_commands = None if login_shell is None else login_shell.read
     runner = Runner(
@@ -263,6 +265,7 @@ def _open_resources(
     visible = (*confinement.readable, *confinement.writable)
     trials = TrialTable(roots, sandbox_pool, settings.limits, environment, visible=visible, ids=shared.ids)
     runner.trials = exit_stack.enter_context(closing(trials))
+    record_commands(runner, recorder, roots, settings)
     return Resources(
         settings=settings,
         environment=environment,

@@ -19,6 +19,7 @@ from coretools.confinement.user_git import NO_USER_GIT, UserGit, read_user_confi
 from coretools.own_state import cache_directory
 from coretools.process.children.reaper import GIT_SUFFIX
 from coretools.process.environment import child_environment, login_variables
+from coretools.process.fork_server.command_recording import CommandRecording
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.scratch import remove, scratch_path
 from coretools.process.login_shell import LoginShell
@@ -65,6 +66,7 @@ def sandbox_pool_for(
     inherited: Mapping[str, str],
     login_shell: LoginShell | None,
     exit_stack: ExitStack,
+    recording: CommandRecording | None = None,
 ) -> tuple[SandboxPool, UserGit, Reach]:
     """Create the sandbox, with the caches that the policy names as further writable directories, and git's files.
 
@@ -93,7 +95,9 @@ def sandbox_pool_for(
     confine = partial(command_confinement, caches=caches, user_git=user_git)
     if login_shell is not None:
         confine = partial(confine, login_path=login_shell.path)
-    return SandboxPool(roots, policy, inherited, confine, scratch=scratch), user_git, reach
+    pool = SandboxPool(roots, policy, inherited, confine, scratch=scratch)
+    pool.recording = recording
+    return pool, user_git, reach
 
 
 def open_commands(

@@ -61,7 +61,9 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
         "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB shows them (repeatable)"
     )
     _add_switch(parser, "--no-default-deny", "hide only what --deny names, no file by its content")
-    _add_switch(parser, "--no-undo", "keep no journal of changes by file tools, so that undo has nothing to take back")
+    _add_switch(
+        parser, "--no-undo", "keep no journal of changes by tools and commands, so that nothing can be taken back"
+    )
     parser.add_argument(
         "--limit", action="append", metavar="NAME=VALUE", help="set a limit, such as run_seconds=600 (repeatable)"
     )

@@ -119,11 +119,12 @@ def restrict_thread(ruleset_fd: int) -> None:
     syscalls.syscall("landlock_restrict_self", ruleset_fd, 0)
 
 
-def confine_signals(outsider: int) -> bool:
+def confine_signals(outsider: int, handles: Sequence[int] = ()) -> bool:
     """Restrict the signals of the calling process for good to itself and what it starts. Restricts nothing else.
 
     Returns True if a signal to `outsider`, a living process that could be signalled before, is now refused. Then
     `kill(-1, ...)` reaches all descendants at once, however fast they fork, and no other process. Needs ABI 6.
+    `handles` are directories outside the view between which it links files.
     """
     if abi() < SIGNAL_SCOPE_ABI:
         return False
@@ -132,7 +133,7 @@ def confine_signals(outsider: int) -> bool:
         syscalls.set_no_new_privileges()
         # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So
         # this one grants it everywhere; the layer that confines the command decides where it applies.
-        ruleset_fd = _created((REFER, 0, _SIGNALS), [("/", REFER)])
+        ruleset_fd = _created((REFER, 0, _SIGNALS), [("/", REFER), *((handle, REFER) for handle in handles)])
         try:
             restrict_thread(ruleset_fd)
         finally:

@@ -7,6 +7,7 @@ escapes have used. The instructions are those of seccomp(2) and `linux/filter.h`
 
 import ctypes
 import errno
+import os
 import struct
 from collections.abc import Collection
 from functools import cache
@@ -60,14 +61,30 @@ _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
 """Calls answered with ENOSYS, so that programs fall back to older ones. A filter cannot read the structure that clone3
 takes."""
 
+CHANGING = (
+    *("creat", "truncate", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2", "mkdir", "mkdirat"),
+    *("link", "linkat", "symlink", "symlinkat", "mknod", "mknodat", "openat2"),
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
+    *("utime", "utimes", "futimesat", "utimensat"),
+    *("setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr"),
+    "removexattrat",
+)
+"""Calls that change names, contents or metadata of files, or may (openat2, whose flags a filter can't read)."""
+CHANGING_OPENS = {"open": _SECOND_ARGUMENT, "openat": _THIRD_ARGUMENT}
+"""Calls that change something with some flags, and where those are."""
+_CHANGING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
 _Instruction = tuple[int, int, int, int]
 
 
 @cache
-def command_filter(families: frozenset[int], *, forks: bool = True, watched: bool = False) -> bytes:
+def command_filter(
+    families: frozenset[int], *, forks: bool = True, watched: bool = False, changes: bool = False
+) -> bytes:
     """Return the filter for a program that may open sockets of these families. `socketpair` is always allowed.
 
-    With `watched` the supervisor creates and connects sockets; install that filter with `install_watched`.
+    With `watched` the supervisor creates and connects sockets; with `changes` it is notified of calls that change
+    files, before they are made. Install such a filter with `install_watched`.
 
     Landlock restricts ptrace to the own domain, so the filter allows it: leak checkers and debuggers need it. Without
     `forks` the program can start threads but no process; the thread that starts the program must use vfork.
@@ -93,6 +110,7 @@ def command_filter(families: frozenset[int], *, forks: bool = True, watched: boo
     # Refuse to change limits of other processes, such as the server, which Landlock allows. 0 is the caller itself.
     program += _when(_EQUAL, numbers["prlimit64"], _argument(_FIRST_ARGUMENT, _EQUAL, (0,), allow=True))
     program += _sockets(families, watched=watched)
+    program += _changes() if changes else []
     program.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
@@ -139,6 +157,18 @@ def _sockets(families: frozenset[int], *, watched: bool) -> list[_Instruction]:
         for name, where in (("sendto", _FOURTH_ARGUMENT), ("sendmsg", _THIRD_ARGUMENT), ("sendmmsg", _FOURTH_ARGUMENT)):
             opens = _argument(where, _ANY_BIT, (_FASTOPEN,), allow=False, error=errno.EOPNOTSUPP)
             program += _when(_EQUAL, numbers[name], opens)
+    return program
+
+
+def _changes() -> list[_Instruction]:
+    numbers, program = syscalls.NUMBERS, list[_Instruction]()
+    for name, where in CHANGING_OPENS.items():
+        if name in numbers:
+            changes = [*_when(_ANY_BIT, _CHANGING_FLAGS, [(_RETURN, 0, 0, _NOTIFY)]), (_RETURN, 0, 0, _ALLOW)]
+            program += _when(_EQUAL, numbers[name], [(_LOAD, 0, 0, where), *changes])
+    for name in CHANGING:
+        if name in numbers:
+            program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _NOTIFY)])
     return program
 
 

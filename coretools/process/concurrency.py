@@ -24,6 +24,10 @@ class AdmittedRun:
         """Control files as they were before the run."""
         self.remarks: tuple[str, ...] = ()
         """Sentences for the result; see `Completed.remarks`."""
+        self.line = ""
+        """The shell line, if it is one."""
+        self.change = 0
+        """See `Completed.change`."""
 
 
 class ConcurrencyLimiter:

@@ -12,6 +12,7 @@ class NoSandbox:
     tier = None
     has_fork_server = False
     scratch = ""
+    unrecorded = "they run without a sandbox"
     hidden: tuple[HiddenPath, ...] = ()
     toolchains: tuple[FoundToolchain, ...] = ()
 

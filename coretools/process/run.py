@@ -104,6 +104,8 @@ class Completed:
     """Control files (of git, editors and agents) that were created or changed while a command ran."""
     remarks: tuple[str, ...] = ()
     """Sentences for the result: what the command did to git's configuration or outside the roots, what was refused."""
+    change: int = 0
+    """Id of what it changed, in the journal for undo; 0 if it changed nothing, or that was not recorded."""
 
     @property
     def command_line(self) -> str:

@@ -24,7 +24,7 @@ from coretools.confinement.command_path import tool_path, trusted_program
 from coretools.confinement.control_files import changed_between
 from coretools.confinement.protected_paths import HiddenPath
 from coretools.confinement.toolchains import FoundToolchain
-from coretools.errors import ReadOnly
+from coretools.errors import CoreError, ReadOnly
 from coretools.process.children import reaper
 from coretools.process.children.spawn import (
     CWD_BY_HANDLE,
@@ -48,6 +48,7 @@ from coretools.process.trials.trial_table import TrialTable
 from coretools.process.watchdog import Watchdog
 from coretools.reach import NO_REACH, Reach
 from coretools.redaction.argv import redacted_command_line
+from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory, Root
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,10 @@ CLOSE_SECONDS = 10.0
 
 ObserveCommand = Callable[[], AbstractAsyncContextManager[Callable[[], Awaitable[Sequence[str]]]]]
 """Is entered while a command runs, and yields what returns further sentences for its result."""
+
+RecordCommand = Callable[[str, str], tuple[int, Sequence[str]]]
+"""Takes the record of a command, by its name in the spool, into the journal for undo, with the command line. Returns
+the id of the change and sentences for the result. Without a name: all records that were left. Blocks."""
 
 
 class Runner:
@@ -89,6 +94,8 @@ class Runner:
         self.observe_command: ObserveCommand | None = None
         self.trials: TrialTable | None = None
         """Commands on trial; None where there are none. Their owner closes them, after the runner."""
+        self.record_command: RecordCommand | None = None
+        self._has_said_unrecorded = False
         self._path = environment.get("PATH") or os.defpath
         self.tool_path = tool_path(self._path, reach)
         """PATH of programs that are no commands."""
@@ -192,6 +199,7 @@ class Runner:
     async def _run(self, argv: tuple[str, ...], cwd: Directory, options: RunOptions) -> Completed:
         with self._concurrency.acquire(argv) as run:
             if options.is_command:
+                run.line = options.line
                 run.control_files = await self._sandbox.control_files()
             return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
 
@@ -327,6 +335,7 @@ class Runner:
             if run.is_closing or not options.is_command
             else changed_between(run.control_files, await self._sandbox.control_files()),
             remarks=run.remarks,
+            change=run.change,
         )
 
     async def _terminate(
@@ -364,12 +373,34 @@ class Runner:
                     *child.replaced_covers(),
                     *child.refused_connections(),
                     *await self._sandbox.command_ended(is_certain=child.stopped_for != UNCERTAIN_END),
+                    *await self._record(run, child),
                 )
         finally:
             # Even after a cancellation through the shield: when our sockets close, the supervisor kills what is left.
             child.close()
             self._sandbox.refill()
         return stragglers
+
+    @property
+    def unrecorded(self) -> str:
+        """Why changes of commands are not recorded, though they should be; empty if they are, or it is not known."""
+        return self._sandbox.unrecorded
+
+    async def _record(self, run: AdmittedRun, child: SupervisedProcess) -> Sequence[str]:
+        """Take what the command changed into the journal; return sentences for the result."""
+        if self.record_command is None:
+            return ()
+        if (reason := self.unrecorded) and not self._has_said_unrecorded:
+            self._has_said_unrecorded = True
+            return (f"undo can't take back what commands change: {reason}",)
+        if not child.spool and not child.is_orphaned:
+            return ()
+        line = Redactor().text(run.line) if run.line else redacted_command_line(child.argv)
+        try:
+            run.change, sentences = await to_thread.run_sync(self.record_command, child.spool, line)
+        except (CoreError, OSError, ValueError) as error:
+            return (f"undo can't take back what it changed: {error}",)
+        return sentences
 
     def _kill_in_background(self, run: AdmittedRun, child: ChildProcess) -> None:
         """Kill a child that no task waits for any more. Blocks until it has exited."""

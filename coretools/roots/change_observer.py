@@ -1,6 +1,6 @@
 """The interface that observes each change beneath the roots before it is made: the undo journal, or nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
@@ -21,6 +21,11 @@ class ChangeObserver(Protocol):
     @property
     def last(self) -> int:
         """Id of the change that the last operation of this thread made; 0 for none."""
+        ...
+
+    @property
+    def uncovered(self) -> Callable[[], Sequence[str]]:
+        """Returns what undo can't take back here, as far as it is known before a change."""
         ...
 
     def operation(self, name: str, summary: str) -> AbstractContextManager[None]:
@@ -68,6 +73,10 @@ class NoObserver:
     """Records nothing."""
 
     last = 0
+
+    def uncovered(self) -> Sequence[str]:
+        """Everything."""
+        return ["any change: nothing is recorded, because of --no-undo, read-only roots, or what the log says"]
 
     def operation(self, name: str, summary: str) -> AbstractContextManager[None]:  # noqa: ARG002
         """Do nothing."""

@@ -85,6 +85,8 @@ class DiagnosticsReport(Result):
     protections: dict[str, bool]
     polled: list[str]
     """Why directories are polled for changes before each command; the time grows with their number."""
+    undo: str
+    """What undo takes back here, and what not."""
     limits: dict[str, int | float]
 
     def text(self) -> str:
@@ -104,6 +106,7 @@ class DiagnosticsReport(Result):
             *(f"tier {tier} is not available: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
+        lines.append(f"undo: {self.undo}")
         if self.hidden:
             lines.append(f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}")
         if self.exposed:
@@ -178,8 +181,13 @@ class Diagnostics:
             refused=status.refusal,
             protections=self._protections(status),
             polled=list(status.polled),
+            undo=self._undo(),
             limits=asdict(self._limits),
         )
+
+    def _undo(self) -> str:
+        uncovered = "; ".join(self._roots.changes.uncovered())
+        return "takes back what file tools and commands change" + (f", but not {uncovered}" if uncovered else "")
 
     def _protections(self, status: ConfinementStatus) -> dict[str, bool]:
         return {

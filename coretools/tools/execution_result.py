@@ -40,6 +40,8 @@ class ExecutionSummary:
     """Bytes of output that were not kept."""
     notes: tuple[str, ...] = ()
     """Explanations of a failure whose own message does not name the cause."""
+    changes: tuple[int, ...] = ()
+    """Ids of what it changed, by which undo takes it back."""
 
     @classmethod
     def of(
@@ -69,6 +71,7 @@ class ExecutionSummary:
             output=output,
             dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
             notes=(*notes, *chain.from_iterable(run.remarks for run in runs)),
+            changes=tuple(run.change for run in runs if run.change),
         )
 
     @property
@@ -100,6 +103,7 @@ class ExecutionSummary:
         }
         facts |= {"made": list(self.changed_control_files)} if self.changed_control_files else {}
         facts |= {"notes": list(self.notes)} if self.notes else {}
+        facts |= {"changes": list(self.changes)} if self.changes else {}
         return facts | ({"run": run, "running": False} if run else {})
 
     def remarks(self) -> list[str]:

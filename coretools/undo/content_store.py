@@ -9,10 +9,12 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from coretools.errors import TooLarge
 from coretools.regular_file import write_all
+from coretools.undo.change import SAME_CONTENT
 from coretools.undo.entry_state import BLOCK_BYTES, READ
 
 _FICLONE = 0x40049409
@@ -55,6 +57,53 @@ class ContentStore:
             return status.st_size
         finally:
             os.close(fd)
+
+    def take(self, directory: str, prefix: str, names: Sequence[str]) -> list[str]:
+        """Move files of a directory of the same file system into the store; return the name of each there.
+
+        "" stands for no content. A name may occur several times. What was moved before is found.
+        """
+        stored: list[str] = []
+        given: dict[str, int] = {}
+        source = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in names:
+                if name in ("", SAME_CONTENT):
+                    stored.append(name)
+                    continue
+                times = given[name] = given.get(name, 0) + 1
+                first = f"{prefix}-{name}"
+                if times == 1:
+                    with suppress(FileNotFoundError):
+                        self._take(source, name, first)
+                    stored.append(first)
+                    continue
+                another = f"{first}-{times}"
+                with suppress(FileExistsError, FileNotFoundError):
+                    os.link(first, another, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                stored.append(another)
+        finally:
+            os.close(source)
+        return stored
+
+    def _take(self, directory: int, name: str, stored: str) -> None:
+        """Move a file into the store. One that has other names is copied: they can be written to."""
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if status.st_nlink == 1 or status.st_size > self._most_copied:
+            os.rename(name, stored, src_dir_fd=directory, dst_dir_fd=self._fd)
+            return
+        try:
+            fd = os.open(name, READ, dir_fd=directory)
+        except PermissionError:
+            os.rename(name, stored, src_dir_fd=directory, dst_dir_fd=self._fd)
+            return
+        try:
+            self.forget(stored)  # of an attempt that was interrupted
+            self._copy(stored, fd)
+        finally:
+            os.close(fd)
+        os.utime(stored, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=self._fd)
+        os.unlink(name, dir_fd=directory)
 
     def open(self, name: str) -> int:
         """Open a content for reading.

@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from typing import Literal, Self
 
 Kind = Literal["absent", "file", "directory", "link", "other"]
@@ -39,7 +40,8 @@ class EntryState:
 
     def to_json(self) -> str:
         """The state as it is stored."""
-        return json.dumps({name: value for name, value in asdict(self).items() if value})
+        # Not by `asdict`, which copies each value: a command may have thousands of entries.
+        return json.dumps({name: value for name in _FIELDS if (value := getattr(self, name))})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -47,21 +49,24 @@ class EntryState:
         return cls(**json.loads(text))
 
 
+_FIELDS = tuple(field.name for field in fields(EntryState))
+
 ABSENT = EntryState()
 
 
 def state_at(directory: int, name: str, *, most_digested: int) -> EntryState:
-    """The state of an entry. The content of files up to `most_digested` bytes is read."""
+    """The state of an entry. The content of files up to `most_digested` bytes is read, where that is allowed."""
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     if stat.S_ISREG(status.st_mode) and status.st_size <= most_digested:
-        fd = os.open(name, READ, dir_fd=directory)
-        try:
-            return state_of_open(fd)
-        finally:
-            os.close(fd)
+        with suppress(PermissionError):
+            fd = os.open(name, READ, dir_fd=directory)
+            try:
+                return state_of_open(fd)
+            finally:
+                os.close(fd)
     target = os.readlink(name, dir_fd=directory) if stat.S_ISLNK(status.st_mode) else ""
     return state_of(status, target=target)
 
@@ -77,15 +82,20 @@ def state_of_open(fd: int) -> EntryState:
 
 def state_of(status: os.stat_result, *, target: str = "", digest: str = "") -> EntryState:
     """The state for a result of stat(2)."""
+    return state_of_fields(status.st_mode, status.st_size, status.st_mtime_ns, target=target, digest=digest)
+
+
+def state_of_fields(mode: int, size: int, modified_ns: int, *, target: str = "", digest: str = "") -> EntryState:
+    """The state for these fields of a result of stat(2)."""
     kind: Kind = "other"
     for test, name in ((stat.S_ISREG, "file"), (stat.S_ISDIR, "directory"), (stat.S_ISLNK, "link")):
-        if test(status.st_mode):
+        if test(mode):
             kind = name  # type: ignore[assignment]
     return EntryState(
         kind=kind,
-        mode=0 if kind == "link" else stat.S_IMODE(status.st_mode),
-        modified_ns=status.st_mtime_ns,
-        size=status.st_size if kind == "file" else 0,
+        mode=0 if kind == "link" else stat.S_IMODE(mode),
+        modified_ns=modified_ns,
+        size=size if kind == "file" else 0,
         target=target,
         digest=digest,
     )

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from coretools.distribution import VERSION
 from coretools.errors import InputOutput
-from coretools.undo.change import Bounds, Change, EntryChange
+from coretools.undo.change import SPOOL, Bounds, Change, EntryChange
 from coretools.undo.content_store import ContentStore
 from coretools.undo.entry_state import EntryState
 
@@ -40,6 +41,7 @@ CREATE TABLE IF NOT EXISTS entries (
     path BLOB NOT NULL, moved_root BLOB, moved_path BLOB, before TEXT NOT NULL, after TEXT NOT NULL,
     content TEXT NOT NULL, undone_by INTEGER, PRIMARY KEY (change, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS taken (spool TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS checkpoints (
     name TEXT NOT NULL, role TEXT NOT NULL, change INTEGER NOT NULL, at REAL NOT NULL, PRIMARY KEY (name, role)
 );
@@ -79,6 +81,7 @@ class Journal:
             self._database.executescript(f"{_SCHEMA}PRAGMA user_version={FORMAT};")
             undo.pop_all()
         self.directory = directory
+        self.spool = os.path.join(directory, SPOOL)
 
     def _require_known_format(self, directory: str) -> None:
         (found,) = self._database.execute("PRAGMA user_version").fetchone()
@@ -140,6 +143,49 @@ class Journal:
         with self._transaction() as database:
             forgotten = self._insert(database, change, entries, size)
         self._forget_contents(forgotten)
+
+    def add_command(
+        self, role: str, named: tuple[str, str], entries: Sequence[EntryChange], size: int, *, spool: str
+    ) -> int:
+        """Add the change that a command made, with contents from its directory in the spool; return its id.
+
+        `named` are tool and summary. Without entries nothing is added, and the id is 0. Contents are moved before the
+        rows are committed: if that is interrupted, the next attempt finds them in the store.
+        """
+        if not entries:
+            return 0
+        with self._transaction() as database:
+            stored = self.contents.take(os.path.join(self.spool, spool), spool, [one.content for one in entries])
+            kept = [replace(one, content=name) for one, name in zip(entries, stored, strict=True)]
+            cursor = database.execute(
+                "INSERT INTO changes (at, role, tool, summary) VALUES (?, ?, ?, ?)", (time.time(), role, *named)
+            )
+            change = int(cursor.lastrowid or 0)
+            forgotten = self._insert(database, change, kept, size)
+            database.execute("INSERT INTO taken VALUES (?)", (spool,))
+        self._forget_contents(forgotten)
+        return change
+
+    def is_taken(self, spool: str) -> bool:
+        """Whether the record in this directory of the spool is in the journal already."""
+        with self._alone() as database:
+            found = database.execute("SELECT 1 FROM taken WHERE spool = ?", (spool,)).fetchone()
+        return found is not None
+
+    def forget_taken(self, spool: str) -> None:
+        """Forget that a record is in the journal: it is no longer in the spool."""
+        with self._transaction() as database:
+            database.execute("DELETE FROM taken WHERE spool = ?", (spool,))
+
+    def touched_since(self, role: str, at: float) -> set[tuple[str, str]]:
+        """Root and path of the entries that changes since then touched."""
+        with self._alone() as database:
+            rows = database.execute(
+                "SELECT root, path, moved_root, moved_path FROM entries WHERE change IN"
+                " (SELECT id FROM changes WHERE role = ? AND at >= ? AND tool != 'command')",
+                (role, at),
+            ).fetchall()
+        return {(os.fsdecode(root), os.fsdecode(path)) for row in rows for root, path in (row[:2], row[2:]) if path}
 
     def _insert(
         self, database: sqlite3.Connection, change: int, entries: Sequence[EntryChange], size: int
@@ -292,7 +338,13 @@ class Journal:
         """Remove contents that no entry has and that are older: those of a process that was killed between the two."""
         with self._transaction() as database:
             known = {name for (name,) in database.execute("SELECT content FROM entries WHERE content != ''")}
-        self._forget_contents(self.contents.names(older_than=older_than) - known)
+            left = set(os.listdir(self.spool)) if os.path.isdir(self.spool) else set[str]()
+            for (spool,) in database.execute("SELECT spool FROM taken").fetchall():
+                if spool not in left:
+                    database.execute("DELETE FROM taken WHERE spool = ?", (spool,))
+        unknown = self.contents.names(older_than=older_than) - known
+        # Not those of a record that is about to be taken.
+        self._forget_contents(name for name in unknown if name.partition("-")[0] not in left)
 
     def _forget_contents(self, names: Iterable[str]) -> None:
         """Remove contents, after the transaction that has removed their entries."""

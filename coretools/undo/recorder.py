@@ -2,14 +2,14 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from coretools.errors import TooLarge
 from coretools.roots.change_observer import Entry
-from coretools.undo.change import EntryChange
+from coretools.undo.change import SAME_CONTENT, EntryChange
 from coretools.undo.entry_state import ABSENT, EntryState, state_at, state_of_open
 
 if TYPE_CHECKING:
@@ -22,9 +22,19 @@ MOST_DIGESTED = 64 * 1024 * 1024
 class ChangeRecorder:
     """The observer of the roots that writes the journal, which is opened by the first change."""
 
-    def __init__(self, open_journal: Callable[[], "Journal"], *, role: str, most_bytes: int) -> None:
-        """`role` keeps the changes of the roles of one server apart; `most_bytes` is the size of the store."""
+    def __init__(
+        self, open_journal: Callable[[], "Journal"], directory: str = "", *, role: str, most_bytes: int
+    ) -> None:
+        """`directory` is that of the journal, `most_bytes` the size of the store.
+
+        `role` keeps the changes of the roles of one server apart.
+        """
         self._open_journal = open_journal
+        self.directory = directory
+        self.pending = set[str]()
+        """Records of commands, by name, that are about to be taken into the journal."""
+        self.uncovered: Callable[[], Sequence[str]] = tuple
+        """What undo can't take back here, as far as it is known before the change."""
         self.role = role
         self._most_bytes = most_bytes
         self._opened: Journal | None = None
@@ -92,6 +102,12 @@ class ChangeRecorder:
     def before_new_directory(self, entry: Entry) -> None:
         """Record that a directory is about to be created. Its mode and time are not compared."""
         self._record([(_change(entry, ABSENT, EntryState(kind="directory")), 0)])
+
+    def before_metadata(self, entry: Entry, after: EntryState) -> None:
+        """Record that mode and time of a file, or the mode of a directory, are about to be changed to those."""
+        before = state_at(entry.directory, entry.name, most_digested=MOST_DIGESTED)
+        content = SAME_CONTENT if before.kind == "file" else ""
+        self._record([(_change(entry, before, after, content), 0)])
 
     def before_move(self, source: Entry, destination: Entry) -> None:
         """Record that an entry is about to be renamed to a free name."""

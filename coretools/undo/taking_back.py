@@ -22,7 +22,7 @@ from coretools.roots.path_locks import LOCKS
 from coretools.roots.replace import TEMPORARY_PREFIX, rename_no_replace
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of
 from coretools.roots.root_set import Roots
-from coretools.undo.change import EntryChange
+from coretools.undo.change import SAME_CONTENT, EntryChange
 from coretools.undo.entry_state import BLOCK_BYTES, EntryState, state_at, state_of, state_of_open
 from coretools.undo.recorder import MOST_DIGESTED, ChangeRecorder
 
@@ -67,7 +67,8 @@ class Undo:
         self._by_path = {root.path: root for root in roots}
         self._made: set[tuple[str, str]] = set()
         """Directories that this undo has created: what was in them is complete again."""
-        self._times: list[tuple[RootedPath, int]] = []
+        self._directories: list[tuple[RootedPath, EntryState]] = []
+        """Directories that were created, with the mode and time that they get when everything is in them."""
         self._result = TakenBack()
 
     def take_back(self, entries: Sequence[EntryChange]) -> TakenBack:
@@ -90,15 +91,15 @@ class Undo:
             raise
         finally:
             if not self._is_dry_run:
-                self._restore_times()
+                self._restore_directories()
                 self._journal.mark_undone(done, whole, self._recorder.change)
         return self._result
 
-    def _restore_times(self) -> None:
-        """Set the times of directories that were made, after what is in them."""
-        for place, modified_ns in reversed(self._times):
+    def _restore_directories(self) -> None:
+        """Set modes and times of directories, after what is in them."""
+        for place, state in reversed(self._directories):
             with suppress(OSError), self._roots.open_parent(place) as (directory, name):
-                os.utime(name, ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
+                _set_metadata(directory, name, state.mode, state.modified_ns)
 
     def _take_back(self, entry: EntryChange) -> bool:
         """Take back an entry; False if it is as before the change already."""
@@ -111,7 +112,7 @@ class Undo:
             now = self._state(target)
             if now.kind == "absent" and self._state(source).is_same(entry.before):
                 return False
-            if not _is_as_left(now, entry.after):
+            if not _is_as_left(now, entry):
                 raise _Kept(_changed_since(now))
             if self._state(source).kind != "absent":
                 raise _Kept("something else has its former name now")
@@ -119,21 +120,40 @@ class Undo:
             if not self._is_dry_run:
                 self._recorder.before_move(target, source)
                 rename_no_replace(target.directory, target.name, source.directory, source.name)
+                if now.kind == "directory":
+                    self._follow(target.place, source.place)
             return True
+
+    def _follow(self, moved: RootedPath, to: RootedPath) -> None:
+        """Let the directories of this undo beneath a path that was moved back be known by their new paths."""
+
+        def followed(root: str, path: str) -> str:
+            is_moved = root == moved.root.path and f"{path}/".startswith(f"{moved.relative}/")
+            return to.relative + path[len(moved.relative) :] if is_moved else path
+
+        self._made = {(root, followed(root, path)) for root, path in self._made}
+        self._directories = [
+            (RootedPath(place.root, followed(place.root.path, place.relative)), state)
+            for place, state in self._directories
+        ]
 
     def _restore(self, entry: EntryChange, here: Entry) -> bool:
         now, before = self._state(here), entry.before
         if _is_as_before(now, entry):
             return False
-        if not _is_as_left(now, entry.after):
+        if not _is_as_left(now, entry):
             raise _Kept(_changed_since(now))
         if before.kind == "other":
             raise _Kept("was neither file, link nor directory, and can't be made again")
-        if now.kind == "directory":
+        is_metadata = _is_metadata(entry)
+        if now.kind == "directory" and not is_metadata:
             self._require_empty(here)
         if not self._is_dry_run:
-            if before.kind == "file":
-                self._restore_file(entry, here, is_absent=now.kind == "absent")
+            if is_metadata:
+                self._recorder.before_metadata(here, before)
+                self._set_metadata(here, before, now)
+            elif before.kind == "file":
+                self._restore_file(entry, here, now)
             else:
                 self._remove(here, now)
                 self._create(entry, here)
@@ -152,14 +172,24 @@ class Undo:
         if before.kind == "directory":
             self._recorder.before_new_directory(here)
             os.mkdir(here.name, 0o700, dir_fd=here.directory)
-            os.chmod(here.name, before.mode, dir_fd=here.directory)
             self._made.add((entry.root, entry.path))
-            self._times.append((here.place, before.modified_ns))
+            self._directories.append((here.place, before))
         elif before.kind == "link":
             self._recorder.before_new_link(here, before.target)
             os.symlink(before.target, here.name, dir_fd=here.directory)
+            times = (before.modified_ns, before.modified_ns)
+            os.utime(here.name, ns=times, dir_fd=here.directory, follow_symlinks=False)
 
-    def _restore_file(self, entry: EntryChange, here: Entry, *, is_absent: bool) -> None:
+    def _set_metadata(self, here: Entry, before: EntryState, now: EntryState) -> None:
+        if before.kind == "directory":  # last: without write permission nothing in it could be restored
+            _set_metadata(here.directory, here.name, now.mode | stat.S_IRWXU, now.modified_ns)
+            self._directories.append((here.place, before))
+        else:
+            _set_metadata(here.directory, here.name, before.mode & 0o777, before.modified_ns)
+
+    def _restore_file(self, entry: EntryChange, here: Entry, now: EntryState) -> None:
+        if not entry.content:
+            raise _Kept("its content was not kept")
         try:
             stored = self._journal.contents.open(entry.content)
         except OSError as error:
@@ -172,10 +202,12 @@ class Undo:
                     write_all(fd, block)
                 os.fchmod(fd, entry.before.mode & 0o777)
                 os.utime(fd, ns=(entry.before.modified_ns, entry.before.modified_ns))
-                if not is_absent:  # else nothing is replaced, and the journal still has it
+                if now.kind == "file":  # else nothing is replaced, and the journal still has it
                     os.fsync(fd)
+                if now.kind == "directory":
+                    self._remove(here, now)
                 self._recorder.before_write(here, fd)
-                if is_absent:
+                if now.kind in ("absent", "directory"):
                     rename_no_replace(here.directory, name, here.directory, here.name)
                 else:
                     os.rename(name, here.name, src_dir_fd=here.directory, dst_dir_fd=here.directory)
@@ -229,20 +261,48 @@ class Undo:
         return entry.path if root is None else self._roots.display_path(RootedPath(root, entry.path))
 
 
+def _is_metadata(entry: EntryChange) -> bool:
+    """Whether a change left the content of a file, or the entries of a directory."""
+    before, after = entry.before, entry.after
+    is_same_link = before.kind == after.kind == "link" and before.target == after.target
+    return is_same_link or entry.content == SAME_CONTENT or before.kind == after.kind == "directory"
+
+
+def _set_metadata(directory: int, name: str, mode: int, modified_ns: int) -> None:
+    """Set mode and time of a file or directory, and never of what a link leads to."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if stat.S_ISLNK(os.fstat(fd).st_mode):
+            os.utime(name, ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
+            return
+        path = f"/proc/self/fd/{fd}"  # chmod(2) takes no descriptor of O_PATH
+        os.chmod(path, mode)
+        os.utime(path, ns=(modified_ns, modified_ns))
+    finally:
+        os.close(fd)
+
+
 def _is_as_before(now: EntryState, entry: EntryChange) -> bool:
-    """Whether nothing is to be restored. Of a file that was written with its own content the time is."""
+    """Whether nothing is to be restored. Of a file or link that was made again the same the time is."""
     before = entry.before
-    has_only_new_time = before.kind == "file" and before.modified_ns != now.modified_ns == entry.after.modified_ns
+    if now.kind == before.kind == entry.after.kind == "directory":
+        return now.mode == before.mode
+    has_new_time = before.modified_ns != now.modified_ns == entry.after.modified_ns
+    has_only_new_time = before.kind in ("file", "link") and has_new_time
     return now.kind == before.kind == "directory" or (now.is_same(before) and not has_only_new_time)
 
 
-def _is_as_left(now: EntryState, after: EntryState) -> bool:
-    """Whether an entry is as its change left it. Of a directory only that it is one."""
-    return now.is_same(after) or (now.kind == after.kind == "directory")
+def _is_as_left(now: EntryState, entry: EntryChange) -> bool:
+    """Whether an entry is as its change left it. Of a directory only that it is one, unless its mode was changed."""
+    after = entry.after
+    if now.kind == after.kind == "directory":
+        return entry.before.kind != "directory" or bool(entry.moved_path) or now.mode == after.mode
+    return now.is_same(after)
 
 
 def _changed_since(now: EntryState) -> str:
     return {
         "absent": "is gone since",
+        "directory": "has another mode, or is a directory now",
         "file": f"was changed since: now {now.size} bytes",
     }.get(now.kind, f"is a {now.kind} now")

@@ -6,7 +6,7 @@ from coretools.errors import DeniedPath, TooLarge
 from coretools.roots.git_layout import git_part
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
-from coretools.undo.change import EntryChange
+from coretools.undo.change import SAME_CONTENT, EntryChange
 from coretools.undo.content_store import ContentStore
 from coretools.undo.entry_state import READ
 
@@ -22,6 +22,8 @@ def contents_around(roots: Roots, contents: ContentStore, entry: EntryChange, pl
     """
     if any(git_part(part) is not None for part in entry.path.split("/")):
         raise DeniedPath(f"{entry.path}: a part of a git directory", path=entry.path)
+    if entry.content == SAME_CONTENT:
+        return b"", b""
     before = visible(roots, place, contents.open(entry.content)) if entry.content else b""
     now = b""
     try:

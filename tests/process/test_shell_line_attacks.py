@@ -149,7 +149,8 @@ def world(
     before = under_profile() if request.param == "landlock" else ()
     with ExitStack() as stack:
         outside = Outside(tmp_path_factory.mktemp("outside") / "home", stack)
-        variables = {"SECRET": SECRET, "HOME": str(outside.directory)}
+        state = str(tmp_path_factory.mktemp("state"))  # the journal of the server's own
+        variables = {"SECRET": SECRET, "HOME": str(outside.directory), "XDG_STATE_HOME": state}
         client = stack.enter_context(peer(root, before=before, environment=variables))
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]

@@ -126,6 +126,9 @@ class ForkServerClient:
         self._waiting: deque[PreforkedProcess] = deque()
         self._is_ready = False
         self._is_retired = False
+        self._is_recording = config.changes is not None
+        self.records_changes = False
+        """Whether the changes of its commands are recorded; known when it is ready."""
         self._exit_handle: int | None = None
         """Pidfd of process 1 of its namespace: when it has exited, everything in the view has."""
         self._has_view = config.view is not None
@@ -175,7 +178,8 @@ class ForkServerClient:
             if len(handles) > 1 and self._gateway is not None:
                 self.proxy = self._gateway.serve(socket.socket(fileno=handles[1]))
             reply = reply or b"it ended at its start"
-        if reply != messages.READY:
+        self.records_changes = self._is_recording and reply == messages.READY
+        if reply not in (messages.READY, messages.READY_UNRECORDED):
             number, _, why = reply.decode("utf-8", "replace").partition(" ")
             raise (
                 ForkServerFailed(why, int(number))
@@ -360,6 +364,7 @@ def _start_process(config: ForkServerConfig, channel: socket.socket) -> subproce
         file.write(marshal.dumps(_plain(config)))
         file.flush()
         # Without environment: the variables of a command are in its spawn request.
+        passed = config.changes.handles if config.changes is not None else ()
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE, str(file.fileno())],
             stdin=channel.fileno(),
@@ -367,7 +372,7 @@ def _start_process(config: ForkServerConfig, channel: socket.socket) -> subproce
             stderr=subprocess.DEVNULL,
             env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
             cwd="/",
-            pass_fds=(file.fileno(), *(rule[0] for rule in config.rules or () if isinstance(rule[0], int))),
+            pass_fds=(file.fileno(), *passed, *(rule[0] for rule in config.rules or () if isinstance(rule[0], int))),
             start_new_session=True,
         )
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import landlock, seccomp, syscalls
-from coretools.process.fork_server.messages import EXECUTES, SocketRules, SpawnRequest
+from coretools.process.fork_server.messages import EXECUTES, RecordedChanges, SocketRules, SpawnRequest
 from coretools.process.fork_server.tcp_listeners import ListenerTable
 
 _HANDLES = 6
@@ -44,6 +44,13 @@ class Restrictions(NamedTuple):
     impossible."""
     sockets: tuple[SocketRules, ListenerTable] | None
     """What sockets may reach if the supervisor creates them; None if the command does."""
+    changes: RecordedChanges | None
+    """What is recorded of its changes; None for nothing."""
+
+    @property
+    def is_intercepted(self) -> bool:
+        """Whether the filter has the supervisor answer calls."""
+        return self.sockets is not None or self.changes is not None
 
 
 def run_command(

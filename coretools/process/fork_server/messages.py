@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from coretools.confinement import landlock, namespaces
 
-READY = b"ready"
-"""First message of a fork server, once it is set up."""
+READY, READY_UNRECORDED = b"ready", b"ready, without records"
+"""First message of a fork server, once it is set up. The second: changes can't be recorded here, as was asked."""
 
 COMMAND, RETIRE, REPORT_WHEN_EMPTY = b"C", b"R", b"S"
 """Requests of the server to a fork server: prefork a command; exit after the last command; report when nothing is left
@@ -32,7 +32,8 @@ TERM, KILL, WATCH = b"T", b"K", b"W"
 EXITED, GONE = "exited", "gone"
 """Messages of a supervisor to the server. EXITED: the command has exited; with its wait status, its peak memory in KiB
 if known, and how many processes it left and how many were stopped so far. GONE: nothing of the tree is left; with the
-peak memory, how many processes were stopped, and why, if not at the request of the server."""
+peak memory, how many processes were stopped, and why, if not at the request of the server. Both end with the directory
+in the spool that records its changes; empty if it changed nothing, or left processes."""
 
 
 class SpawnRequest(NamedTuple):
@@ -58,6 +59,25 @@ class SocketRules(NamedTuple):
     """Directories beneath which Unix sockets may be connected to."""
 
 
+class RecordedChanges(NamedTuple):
+    """What is recorded of the changes that commands make; part of the config. Descriptors are inherited."""
+
+    roots: Sequence[tuple[bytes, int]]
+    """Paths in the view, and directories opened outside it, of the roots in which changes are recorded."""
+    spool: int
+    """The directory of records, opened outside the view."""
+    role: str
+    file_bytes: int
+    """Largest file that is copied."""
+    total_bytes: int
+    """Space that the records of one command may occupy."""
+
+    @property
+    def handles(self) -> tuple[int, ...]:
+        """All descriptors."""
+        return (self.spool, *(handle for _, handle in self.roots))
+
+
 class ForkServerConfig(NamedTuple):
     """Config of a fork server, passed through `marshal`."""
 
@@ -72,6 +92,8 @@ class ForkServerConfig(NamedTuple):
     """What sockets may reach if supervisors create them; None if commands do."""
     limits: Sequence[tuple[int, int]]
     processes: int
+    changes: RecordedChanges | None = None
+    """None: changes are not recorded."""
 
 
 class ForkServerFailed(Exception):

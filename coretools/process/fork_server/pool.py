@@ -39,6 +39,7 @@ from coretools.process.fork_server.client import (
     fork_server_config,
 )
 from coretools.process.fork_server.closable_lock import ClosableLock
+from coretools.process.fork_server.command_recording import CommandRecording
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed
 from coretools.process.fork_server.redirect_guard import RedirectGuard
@@ -83,6 +84,8 @@ class SandboxPool:
         scratch: str = "",
     ) -> None:
         """`gateway` replaces the one that the policy's list of hosts stands for; `scratch` the usual directory."""
+        self.recording: CommandRecording | None = None
+        """How changes that commands make are recorded; None for not at all. Set before the first command."""
         self._roots = roots
         self._policy = policy
         self.network = ViewNetwork(policy, self._clients, gateway=gateway)
@@ -238,6 +241,17 @@ class SandboxPool:
         return await to_thread.run_sync(self._configs.write, limiter=self._limiter)
 
     @property
+    def unrecorded(self) -> str:
+        """Why changes of commands are not recorded, though they should be; empty if they are, or it is not known."""
+        if self.recording is None or self.tier is None:
+            return ""
+        if self.tier == "none":
+            return "commands are not confined here (tier none)"
+        if self._client is None or self._client.records_changes:
+            return ""
+        return self.recording.error or "this system does not let a filter report system calls (seccomp_unotify(2))"
+
+    @property
     def hidden(self) -> tuple[HiddenPath, ...]:
         """Files that the current view hides from commands."""
         return () if self._masks_in_view is None else self._masks_in_view.hidden
@@ -302,6 +316,8 @@ class SandboxPool:
         self._undo_last_redirects()
         self._masks.close()
         self._configs.close()
+        if self.recording is not None:
+            self.recording.close()
         if self._commands is not None:
             remove(self._scratch.path)
 
@@ -425,6 +441,8 @@ class SandboxPool:
         if trial is not None and config.view is not None:
             config = config._replace(view=trial.added_to(config.view))
             trial.copies = copies
+        elif self.recording is not None:
+            config = config._replace(changes=self.recording.changes(self._roots))
         client = ForkServerClient(config, group=group, gateway=self.network.gateway)
         if copies is not None and trial is None:
             self._copies[client] = copies

@@ -28,10 +28,12 @@ from coretools.process.fork_server.messages import (
     COVER_RESTORED,
     PAIR,
     READY,
+    READY_UNRECORDED,
     REPORT_WHEN_EMPTY,
     RETIRE,
     SOCKETS,
     ForkServerConfig,
+    RecordedChanges,
     SocketRules,
 )
 from coretools.process.fork_server.tcp_listeners import ListenerTable
@@ -57,7 +59,9 @@ def main() -> None:
     gc.freeze()
     # The kernel reports the exit of process 1 when nothing is left in its namespace (pid_namespaces(7)).
     handle = os.pidfd_open(os.getpid())
-    socket.send_fds(control, [READY], [handle, *([] if listener is None else [listener.fileno()])])
+    is_unrecorded = config.changes is not None and restrictions.changes is None
+    reply = READY_UNRECORDED if is_unrecorded else READY
+    socket.send_fds(control, [reply], [handle, *([] if listener is None else [listener.fileno()])])
     os.close(handle)
     if listener is not None:
         listener.close()  # only the server accepts on it
@@ -79,6 +83,7 @@ def _read_config(handle: int) -> ForkServerConfig:
         config = ForkServerConfig(*marshal.load(file))  # noqa: S302  # the server's own file
     config = config._replace(
         socket_rules=None if config.socket_rules is None else SocketRules(*config.socket_rules),
+        changes=None if config.changes is None else RecordedChanges(*config.changes),
         rules=None if config.rules is None else [_rule(rule) for rule in config.rules],
     )
     if config.view is None:
@@ -93,18 +98,25 @@ def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.EntryGrants:
 
 def _confine(config: ForkServerConfig, control: socket.socket) -> tuple[Restrictions, Overmounts | None]:
     overmounts = None if config.view is None else _enter_view(config.view, control)
-    socket_rules = config.socket_rules if _can_intercept(config) else None
+    can_intercept = _can_intercept(config)
+    socket_rules = config.socket_rules if can_intercept else None
+    changes = config.changes if can_intercept else None
     is_intercepted = socket_rules is not None
     restrictions = Restrictions(
         ruleset=-1 if config.rules is None else landlock.ruleset(config.rules, tcp=config.tcp, binds=is_intercepted),
         filter=b""
         if config.families is None
-        else seccomp.command_filter(_allowed_families(config, is_intercepted=is_intercepted), watched=is_intercepted),
+        else seccomp.command_filter(
+            _allowed_families(config, is_intercepted=is_intercepted),
+            watched=is_intercepted,
+            changes=changes is not None,
+        ),
         limits=config.limits,
         processes=config.processes,
         by_path=config.view is not None,
         last_resort=None if config.view is None else _end_everything,
         sockets=None if socket_rules is None else (socket_rules, ListenerTable()),
+        changes=changes,
     )
     return restrictions, overmounts
 
@@ -119,7 +131,7 @@ def _allowed_families(config: ForkServerConfig, *, is_intercepted: bool) -> froz
 
 def _can_intercept(config: ForkServerConfig) -> bool:
     """Whether seccomp user notification works here: a child tries it, since a filter can't be removed."""
-    if config.socket_rules is None:
+    if config.families is None or (config.socket_rules is None and config.changes is None):
         return False
     pid = os.fork()
     if pid == 0:

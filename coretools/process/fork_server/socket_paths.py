@@ -24,13 +24,13 @@ KERNEL_FILESYSTEMS = frozenset(
 )
 
 
-def open_pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
-    """Open the target of a path with O_PATH; a relative path starts at `cwd`.
+def open_pinned(path: bytes, cwd: int, places: Sequence[str], *, thread: int = 0) -> int:
+    """Open the target of a path with O_PATH; a relative path starts at `cwd`. `/proc/self` is `thread`, if given.
 
     Raises:
         OSError: EACCES for a file system that may not answer; otherwise as open(2).
     """
-    allowed = _allowed_mounts(places)
+    allowed = allowed_mounts(places)
     rest = path.split(b"/")[::-1]
     here = os.open("/", _PIN) if path.startswith(b"/") else os.dup(cwd)
     links = 0
@@ -47,6 +47,8 @@ def open_pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
                 os.close(here)
                 here = below
                 continue
+            if thread and name in (b"self", b"thread-self") and _is_own(link):
+                link = b"%d" % thread
             links += 1
             if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, "")
@@ -56,6 +58,12 @@ def open_pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
                 here = os.open("/", _PIN)
         undo.pop_all()
     return here
+
+
+def _is_own(link: bytes) -> bool:
+    """Whether it is the target of `/proc/self` or `/proc/thread-self` for this process."""
+    own = b"%d" % os.getpid()
+    return link == own or link.startswith(own + b"/task/")
 
 
 def _link(fd: int, allowed: frozenset[int]) -> bytes | None:
@@ -76,7 +84,7 @@ def _require_allowed(fd: int, allowed: frozenset[int]) -> None:
         raise OSError(errno.EACCES, "")
 
 
-def _allowed_mounts(places: Sequence[str]) -> frozenset[int]:
+def allowed_mounts(places: Sequence[str]) -> frozenset[int]:
     """Ids of the mounts that always answer, or that contain the places."""
     answering = LOCAL | KERNEL_FILESYSTEMS
     return frozenset(

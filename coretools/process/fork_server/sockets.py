@@ -8,7 +8,6 @@ copy, so that the command can't change it after the check. Runs in the superviso
 """
 
 import errno
-import fcntl
 import os
 import select
 import socket
@@ -16,20 +15,13 @@ import stat
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import syscalls
 from coretools.process.fork_server.messages import SocketRules
+from coretools.process.fork_server.notifications import CallListener, InterceptedCall
 from coretools.process.fork_server.socket_paths import open_pinned
 from coretools.process.fork_server.tcp_listeners import ListenerTable
-
-_RECEIVE, _ANSWER, _IS_VALID, _GIVE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
-"""ioctl(2) requests of `linux/seccomp.h`: receive a call, respond, check that it is pending, add a descriptor."""
-_NOTICE_BYTES = 80
-_GO_ON = 1
-"""Flag of a response: the kernel executes the call. Only for calls whose arguments were not checked."""
-_GIVE_AND_ANSWER = 2
 
 MAX_SOCKET_COPIES = 256
 """Sockets of one command, neither connected nor bound, of which the supervisor keeps a copy."""
@@ -40,19 +32,10 @@ _SYN_SENT = 2
 """Socket state in the first byte of TCP_INFO (tcp(7))."""
 
 
-class _InterceptedCall(NamedTuple):
-    """A system call that waits for its response."""
-
-    id: int
-    thread: int
-    number: int
-    arguments: tuple[int, ...]
-
-
 class _PendingConnection(NamedTuple):
     """A connection attempt of a blocking socket."""
 
-    call: _InterceptedCall
+    call: InterceptedCall
     inode: int
     address: bytes
     handles: tuple[int, ...]
@@ -62,12 +45,8 @@ class _PendingConnection(NamedTuple):
 class SocketBroker:
     """Responds to the socket calls of one command. `close` must be called."""
 
-    def __init__(
-        self, watch: SocketRules, listeners: ListenerTable, arrival: socket.socket, poll: "select.poll"
-    ) -> None:
-        """The command sends the descriptor of its filter over `arrival`, once."""
-        self._watch, self._listeners, self._arrival, self._poll = watch, listeners, arrival, poll
-        self._notices = -1
+    def __init__(self, watch: SocketRules, listeners: ListenerTable, calls: CallListener, poll: "select.poll") -> None:
+        self._watch, self._listeners, self._calls, self._poll = watch, listeners, calls, poll
         self._copies: dict[int, socket.socket] = {}
         """By inode, oldest first."""
         self._connected: dict[int, None] = {}
@@ -78,7 +57,6 @@ class SocketBroker:
         """Addresses of TCP connections in progress, by inode. The kernel repeats its first packet for two minutes, in
         which another process can begin to listen there."""
         self._next_check = 0.0
-        self._poll.register(arrival, select.POLLIN)
 
     @property
     def pause(self) -> float | None:
@@ -87,8 +65,6 @@ class SocketBroker:
 
     def handle_events(self, ready: Mapping[int, int]) -> None:
         """Handle poll events; does not block."""
-        if self._arrival.fileno() in ready:
-            self._take_filter()
         if self._begun and (time.monotonic() >= self._next_check or not self._pending.keys().isdisjoint(ready)):
             for inode, address in list(self._begun.items()):
                 self._retry(inode, address)
@@ -99,44 +75,9 @@ class SocketBroker:
             again.append(self._pending.pop(handle))
         for one in again:  # a second connect(2) returns the result of the first
             self._connect(one)
-        if self._notices in ready:
-            if ready[self._notices] & select.POLLIN:
-                self._answer_next()
-            else:  # no process with this filter is left
-                self._poll.unregister(self._notices)
-                os.close(self._notices)
-                self._notices = -1
 
-    def close(self) -> None:
-        """Close every copy and drop pending calls."""
-        for one in (*self._pending.values(), *self._retries):
-            _close_all(one.handles)
-        for copy in self._copies.values():
-            copy.close()
-        self._arrival.close()
-        if self._notices >= 0:
-            os.close(self._notices)
-
-    def _take_filter(self) -> None:
-        handles: list[int] = []
-        with suppress(OSError):
-            _, handles, _, _ = socket.recv_fds(self._arrival, 1, 1)
-        self._poll.unregister(self._arrival)
-        self._arrival.close()
-        self._arrival = socket.socket()  # a descriptor that poll never reports
-        if handles:
-            self._notices = handles[0]
-            os.set_inheritable(self._notices, False)
-            self._poll.register(self._notices, select.POLLIN)
-
-    def _answer_next(self) -> None:
-        notice = bytearray(_NOTICE_BYTES)
-        try:
-            fcntl.ioctl(self._notices, _RECEIVE, notice)
-        except OSError:  # the caller was killed meanwhile
-            return
-        number, thread, called = struct.unpack_from("QI4xi", notice)
-        call = _InterceptedCall(number, thread, called, struct.unpack_from("6Q", notice, 32))
+    def handle(self, call: InterceptedCall) -> None:
+        """Answer a call, or keep it until its connection is decided."""
         try:
             if call.number == syscalls.NUMBERS["socket"]:
                 self._make(call)
@@ -145,13 +86,16 @@ class SocketBroker:
             else:
                 self._let_go(call)
         except OSError as error:
-            self._answer(call, error.errno or errno.EACCES)
+            self._calls.answer(call, error.errno or errno.EACCES)
 
-    def _answer(self, call: _InterceptedCall, error: int = 0, *, flags: int = 0) -> None:
-        with suppress(OSError):  # the caller was killed meanwhile
-            fcntl.ioctl(self._notices, _ANSWER, struct.pack("QqiI", call.id, 0, -error, flags))
+    def close(self) -> None:
+        """Close every copy and drop pending calls."""
+        for one in (*self._pending.values(), *self._retries):
+            _close_all(one.handles)
+        for copy in self._copies.values():
+            copy.close()
 
-    def _make(self, call: _InterceptedCall) -> None:
+    def _make(self, call: InterceptedCall) -> None:
         family, kind, protocol = (word & 0xFFFFFFFF for word in call.arguments[:3])
         base = kind & 0xF
         kinds: tuple[int, ...]
@@ -171,18 +115,18 @@ class SocketBroker:
             # Without network access there are no others; with it the rights of the command decide.
             if self._watch.loopback or family == socket.AF_UNIX:
                 raise OSError(errno.EPROTONOSUPPORT, "")
-            self._answer(call, flags=_GO_ON)
+            self._calls.let_pass(call)
             return
         self._give(call, socket.socket(family, base, protocol), kind)
 
-    def _give(self, call: _InterceptedCall, created: socket.socket, kind: int) -> None:
+    def _give(self, call: InterceptedCall, created: socket.socket, kind: int) -> None:
         try:
             if self._watch.loopback and created.family != socket.AF_UNIX:
                 # Bound to the loopback device it reaches no other, whatever it is connected to later (socket(7)).
                 created.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
             os.set_blocking(created.fileno(), not kind & socket.SOCK_NONBLOCK)
             flags = os.O_CLOEXEC if kind & socket.SOCK_CLOEXEC else 0
-            fcntl.ioctl(self._notices, _GIVE, struct.pack("Q4I", call.id, _GIVE_AND_ANSWER, created.fileno(), 0, flags))
+            self._calls.give(call, created.fileno(), flags)
         except OSError:
             created.close()
             raise
@@ -193,7 +137,7 @@ class SocketBroker:
             self._disconnect(oldest)
             self._copies.pop(oldest).close()
 
-    def _let_go(self, call: _InterceptedCall) -> None:
+    def _let_go(self, call: InterceptedCall) -> None:
         """Drop our copy before `bind` and `listen`: from now on the command owns the address or the queue."""
         inode = _inode(call)
         self._require_valid(call)
@@ -204,16 +148,16 @@ class SocketBroker:
         copy = self._copies.pop(inode, None)
         if copy is not None:
             copy.close()
-        self._answer(call, flags=_GO_ON)
+        self._calls.let_pass(call)
 
-    def _begin(self, call: _InterceptedCall) -> None:
+    def _begin(self, call: InterceptedCall) -> None:
         inode = _inode(call)
         copy = self._copies.get(inode)
         if copy is None:
             raise OSError(errno.EISCONN if inode in self._connected else errno.EOPNOTSUPP, "")
         if copy.fileno() in self._pending:
             raise OSError(errno.EALREADY, "")
-        given = _read_memory(call.thread, call.arguments[1], min(call.arguments[2] & 0xFFFFFFFF, 128))
+        given = call.memory(call.arguments[1], min(call.arguments[2] & 0xFFFFFFFF, 128))
         if copy.family != socket.AF_UNIX:
             self._require_valid(call)
             if self._watch.loopback:
@@ -221,16 +165,16 @@ class SocketBroker:
             self._connect(_PendingConnection(call, inode, given, ()))
             return
         handle = self._found(call.thread, given)
-        if not _is_valid(self._notices, call):
+        if not self._calls.is_valid(call):
             os.close(handle)
             return
         # By the descriptor that was examined: the path may lead to another socket by now.
         address = struct.pack("H", socket.AF_UNIX) + f"/proc/self/fd/{handle}\0".encode()
         self._connect(_PendingConnection(call, inode, address, (handle,)))
 
-    def _require_valid(self, call: _InterceptedCall) -> None:
+    def _require_valid(self, call: InterceptedCall) -> None:
         """Check that the call is pending: then the thread id was not reused when its memory was read."""
-        if not _is_valid(self._notices, call):
+        if not self._calls.is_valid(call):
             raise OSError(errno.ESRCH, "")
 
     def _found(self, thread: int, address: bytes) -> int:
@@ -253,7 +197,7 @@ class SocketBroker:
     def _connect(self, one: _PendingConnection) -> None:
         copy = self._copies.get(one.inode)
         if copy is None:
-            self._answer(one.call, errno.ECONNABORTED)
+            self._calls.answer(one.call, errno.ECONNABORTED)
             _close_all(one.handles)
             return
         handle = copy.fileno()
@@ -269,7 +213,7 @@ class SocketBroker:
         finally:
             os.set_blocking(handle, is_blocking)
         self._note_begun(one, copy)
-        if is_blocking and error == errno.EAGAIN and _is_valid(self._notices, one.call):
+        if is_blocking and error == errno.EAGAIN and self._calls.is_valid(one.call):
             self._retries.append(one)
         elif is_blocking and error in (errno.EINPROGRESS, errno.EALREADY):
             self._pending[handle] = one
@@ -321,10 +265,10 @@ class SocketBroker:
         is_connected = error in (0, errno.EINPROGRESS) and one.inode not in self._begun
         if is_connected and self._copies[one.inode].type != socket.SOCK_DGRAM:
             self._settle(one.inode)
-        self._answer(one.call, error)
+        self._calls.answer(one.call, error)
 
 
-def _inode(call: _InterceptedCall) -> int:
+def _inode(call: InterceptedCall) -> int:
     """Inode of the socket in the first argument. Inodes of sockets are unique on the machine."""
     try:
         name = os.readlink(f"/proc/{call.thread}/fd/{call.arguments[0] & 0xFFFFFFFF}")
@@ -335,28 +279,11 @@ def _inode(call: _InterceptedCall) -> int:
     return int(name[8:-1])
 
 
-def _read_memory(thread: int, where: int, size: int) -> bytes:
-    """Read memory of a thread, once."""
-    try:
-        with open(f"/proc/{thread}/mem", "rb", buffering=0) as file:
-            return os.pread(file.fileno(), size, where)
-    except (OverflowError, OSError) as error:
-        raise OSError(errno.EACCES if isinstance(error, PermissionError) else errno.EFAULT, "") from error
-
-
 def _is_connecting(copy: socket.socket) -> bool:
     """Whether a TCP connection is in progress: neither established nor refused."""
     if copy.family != socket.AF_INET or copy.type != socket.SOCK_STREAM:
         return False
     return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _SYN_SENT
-
-
-def _is_valid(notices: int, call: _InterceptedCall) -> bool:
-    try:
-        fcntl.ioctl(notices, _IS_VALID, struct.pack("Q", call.id))
-    except OSError:
-        return False
-    return True
 
 
 def _close_all(handles: Sequence[int]) -> None:

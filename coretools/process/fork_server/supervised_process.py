@@ -107,6 +107,8 @@ class SupervisedProcess:
         self._stopped = 0
         self.stopped_for = ""
         """Why the supervisor stopped the tree by itself; empty if it did not."""
+        self.spool = ""
+        """Directory in the spool that records its changes; empty before its end, and if it changed nothing."""
         self.duration_seconds = 0.0
         self.peak_memory_bytes = 0
 
@@ -114,6 +116,16 @@ class SupervisedProcess:
     def has_exited(self) -> bool:
         """Whether `wait` or `reap` has seen the exit of the program."""
         return self._status is not None
+
+    @property
+    def argv(self) -> Sequence[str]:
+        """The program and its arguments."""
+        return self._argv
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether its supervisor was killed, so that `spool` is not known."""
+        return self._is_orphaned
 
     @property
     def exit_code(self) -> int | None:
@@ -260,12 +272,13 @@ class SupervisedProcess:
 
     def _handle_message(self, words: tuple[str | int, ...]) -> None:
         match words:
-            case (messages.EXITED, int(status), int(peak), int(left), int(ended)):
+            case (messages.EXITED, int(status), int(peak), int(left), int(ended), str(spool)):
                 self._status, self._stopped = status, ended
                 self.duration_seconds = time.monotonic() - self._started
                 self.peak_memory_bytes = peak * 1024
-                self._is_gone = left == 0
-            case (messages.GONE, int(peak), int(ended), str(why)):
+                self._is_gone, self.spool = left == 0, spool
+            case (messages.GONE, int(peak), int(ended), str(why), str(spool)):
+                self.spool = spool
                 self._stopped, self.stopped_for, self._is_gone = ended, why, True
                 self.peak_memory_bytes = max(self.peak_memory_bytes, peak * 1024)
             case _:

@@ -5,6 +5,7 @@ reports the exit of the command, and kills the tree on request or when the serve
 the next one. Runs in children of the fork server; standard library only, no threads.
 """
 
+import errno
 import marshal
 import os
 import resource
@@ -15,7 +16,9 @@ import time
 from contextlib import suppress
 
 from coretools.confinement import landlock, syscalls
+from coretools.process.fork_server.changing_calls import CHANGING_NUMBERS
 from coretools.process.fork_server.command_process import Restrictions, run_command
+from coretools.process.fork_server.command_recorder import CommandRecorder
 from coretools.process.fork_server.descendants import (
     descendants,
     group_of,
@@ -25,6 +28,7 @@ from coretools.process.fork_server.descendants import (
     send_signal,
 )
 from coretools.process.fork_server.messages import EXITED, GONE, TERM, WATCH
+from coretools.process.fork_server.notifications import CallListener, InterceptedCall
 from coretools.process.fork_server.sockets import SocketBroker
 
 TOO_MANY = "too many processes"
@@ -47,7 +51,8 @@ def supervise(control: socket.socket, requests: socket.socket, restrictions: Res
     The next command is preforked as soon as nothing is left of the one before.
     """
     syscalls.set_child_subreaper()
-    is_scoped = landlock.confine_signals(os.getppid())
+    handles = () if restrictions.changes is None else restrictions.changes.handles
+    is_scoped = landlock.confine_signals(os.getppid(), handles)
     while _run_one(control, requests, restrictions, is_scoped=is_scoped):
         continue
     # Exit only when the server has closed its end: with unread messages of it, ours would be lost (unix(7)).
@@ -59,7 +64,7 @@ def supervise(control: socket.socket, requests: socket.socket, restrictions: Res
 def _run_one(control: socket.socket, requests: socket.socket, restrictions: Restrictions, *, is_scoped: bool) -> bool:
     """Fork a command and supervise it; return whether another one is wanted."""
     mine = os.getpid()
-    ours, theirs = socket.socketpair() if restrictions.sockets is not None else (None, None)
+    ours, theirs = socket.socketpair() if restrictions.is_intercepted else (None, None)
     pid = os.fork()
     if pid == 0:
         # A command must not keep it: its end tells the server that the supervisor is gone.
@@ -105,9 +110,14 @@ class _ProcessTree:
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
-        self._broker = None
-        if filters is not None and restrictions.sockets is not None:
-            self._broker = SocketBroker(*restrictions.sockets, filters, self._poll)
+        self._is_killed = False
+        self._listener = None if filters is None else CallListener(filters, self._poll)
+        self._broker: SocketBroker | None = None
+        self._recorder: CommandRecorder | None = None
+        if self._listener is not None and restrictions.sockets is not None:
+            self._broker = SocketBroker(*restrictions.sockets, self._listener, self._poll)
+        if self._listener is not None and restrictions.changes is not None:
+            self._recorder = CommandRecorder(restrictions.changes, self._listener, pid, self._heed_server)
 
     def run(self) -> bool:
         """Run until nothing of the tree is left; return whether the server sent no message."""
@@ -116,14 +126,18 @@ class _ProcessTree:
                 continue
         finally:
             os.close(self._pidfd)
-            if self._broker is not None:
-                self._broker.close()
+            for part in (self._broker, self._recorder, self._listener):
+                if part is not None:
+                    part.close()
         return not self._was_commanded
 
     def _step(self) -> bool:
         """Wait for the next event and handle it; return whether nothing of the tree is left."""
         ready = self._ready()
         if (self._pidfd in ready or self._is_traced) and self._note_exit():
+            return True
+        if self._is_killed:
+            self._end("")
             return True
         if self._control.fileno() in ready and self._handle_command(self._receive()):
             return True
@@ -133,7 +147,7 @@ class _ProcessTree:
         return self._check_tree()
 
     def _ready(self) -> dict[int, int]:
-        """Wait for the next event or check; socket events are handled here."""
+        """Wait for the next event or check; intercepted calls are answered here."""
         pauses = [self._interval]
         if self._interval is not None:
             pauses = [max(0.0, self._next_check - time.monotonic()) if self._next_check else self._interval]
@@ -144,7 +158,33 @@ class _ProcessTree:
         ready = dict(self._poll.poll(wait and wait * 1000))
         if self._broker is not None:
             self._broker.handle_events(ready)
+        call = None if self._listener is None else self._listener.receive(ready)
+        if call is not None:
+            self._answer(call)
         return ready
+
+    def _answer(self, call: InterceptedCall) -> None:
+        if self._recorder is not None and call.number in CHANGING_NUMBERS:
+            self._recorder.handle(call)
+        elif self._broker is not None:
+            self._broker.handle(call)
+
+    def _heed_server(self) -> None:
+        """Handle a message of the server while a large file is copied.
+
+        Raises:
+            OSError: EINTR if the tree is to end.
+        """
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        while not self._is_killed and poll.poll(0):
+            word = self._receive()
+            self._is_killed = word not in (WATCH, TERM)
+            if not self._is_killed:
+                self._handle_command(word)
+        if self._is_killed:
+            self._was_commanded = True
+            raise InterruptedError(errno.EINTR, "the command is ended")
 
     def _check_tree(self) -> bool:
         """Check whether the tree is empty or too large; return whether nothing is left."""
@@ -193,8 +233,19 @@ class _ProcessTree:
             return False
         self._has_exited = True
         left = self._count_remaining()
-        self._send(EXITED, status, self._reap_leader() if left == 0 else 0, left, self._stopped)
+        self._send(
+            EXITED,
+            status,
+            self._reap_leader() if left == 0 else 0,
+            left,
+            self._stopped,
+            self._record() if left == 0 else "",
+        )
         return left == 0
+
+    def _record(self) -> str:
+        """Close the record of changes; return its name."""
+        return "" if self._recorder is None else self._recorder.close()
 
     def _status(self) -> int | None:
         """Wait status of the exited command, which is not reaped. None: its tracer has it (ptrace(2))."""
@@ -233,11 +284,11 @@ class _ProcessTree:
             more += kill_descendants(spare=self._pid, is_scoped=self._is_scoped)
         if not self._has_exited:
             # GONE follows, with the reason.
-            self._send(EXITED, self._status() or 0, 0, 1, self._stopped)
+            self._send(EXITED, self._status() or 0, 0, 1, self._stopped, "")
         self._finish(max(counted, more, self._stopped), why)
 
     def _finish(self, ended: int, why: str) -> None:
-        self._send(GONE, self._reap_leader(), ended, why)
+        self._send(GONE, self._reap_leader(), ended, why, self._record())
 
     def _reap_leader(self) -> int:
         """Reap the command; return its peak memory in KiB, 0 if it was reaped before."""

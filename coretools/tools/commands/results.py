@@ -81,6 +81,7 @@ def facts_of(job: Job) -> dict[str, object]:
         done = job.completed
         facts |= {"exit_code": done.exit_code, "signal": done.signal, "timed_out": done.timed_out}
         facts |= {"peak_memory_bytes": done.peak_memory_bytes, "stragglers_stopped": done.stragglers_stopped}
+        facts |= {"changes": [done.change]} if done.change else {}
     return facts
 
 

@@ -122,9 +122,9 @@ class CommandTools:
         with `wait_seconds`, which leaves it as a run for wait_run, read_run, write_run and stop_run. A long output is
         cut to 20,000 bytes: its start, its end and lines that look like failures are shown, and read_run has the rest.
         Commands reach the roots and the system's programs, and the network only if the operator allows it; what was
-        refused is explained. For files, search, git and tests prefer the tools for them, whose answers are shorter and
-        whose changes can be undone. Examples: {"command": "make -j4 2>&1 | tail"}; {"command": "npm start",
-        "wait_seconds": 0}.
+        refused is explained. What it changed in files can be taken back by undo, with the id in the result. For files,
+        search, git and tests prefer the tools for them, whose answers are shorter. Examples: {"command":
+        "make -j4 2>&1 | tail"}; {"command": "npm start", "wait_seconds": 0}.
         """
         wants_run = wait_seconds is not None
         if trial and wants_run:

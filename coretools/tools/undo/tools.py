@@ -19,7 +19,7 @@ from coretools.tools.answer_budget import content_bytes, fitting
 from coretools.tools.filesystem.edit_diff import foreign_diff
 from coretools.tools.filesystem.results import ChangeResult
 from coretools.tools.undo.results import ChangeDetails, ChangeList, UndoResult
-from coretools.undo.change import Bounds, Change, EntryChange
+from coretools.undo.change import Bounds, Change, EntryChange, verb, verb_of
 from coretools.undo.recorder import ChangeRecorder
 from coretools.undo.taking_back import Undo
 from coretools.undo.visible_content import contents_around
@@ -75,12 +75,13 @@ class UndoTools:
         ] = None,
         limit: Annotated[int, Field(ge=1, le=500, description="Most changes to list, 1 to 500; default 50")] = _LISTED,
     ) -> ChangeList | ChangeDetails:
-        """List what the file tools changed, newest first, so that undo can take it back.
+        """List what file tools and commands changed, newest first, so that undo can take it back.
 
-        Returns one line for each call that changed something, its fields separated by tabs: id, time, tool, path, how
-        many entries were created, changed, deleted or moved, and whether it was taken back. With `change`, the paths of
-        that call and short diffs of its text files. Kept for 14 days and up to 2 GiB unless the operator sets
-        otherwise. What commands and git tools changed is not recorded: git_status and git_diff show that.
+        Returns one line for each call that changed something, its fields separated by tabs: id, time, tool, path or
+        command, how many entries were created, changed, deleted or moved, and whether it was taken back. With `change`,
+        the paths of that call and short diffs of its text files. A command is one change, when it has ended. Kept for
+        14 days and up to 2 GiB unless the operator sets otherwise. What git tools changed is not recorded: git_status
+        and git_diff show that.
         """
         journal, role = self._recorder.journal, self._recorder.role
         if change is not None:
@@ -111,14 +112,14 @@ class UndoTools:
             bool, Field(description="Return what would be taken back and change nothing; default false")
         ] = False,
     ) -> UndoResult:
-        """Take back one change of a file tool, some of its paths, or everything since a point.
+        """Take back one change of a file tool or command, some of its paths, or everything since a point.
 
         Restores content, permissions, times and former names, brings back deleted files and directories, and removes
         what was created. Nothing newer is lost: a path that was changed again since then is left as it is and named
         with the difference, and a directory with entries made later stays. Returns the paths, and the id of the undo
         itself, which can be taken back in the same way. Give `change` or `since`. list_changes has the ids. It does not
-        take back what commands and git tools changed: for git, the answers name the call that undoes it. Example:
-        {"change": 12}.
+        take back what git tools changed, nor commits, branches and stashes of a command: for git, the answers name the
+        call that undoes it. Example: {"change": 12}.
         """
         if (change is None) == (since is None):
             raise InvalidArguments("give either change, the id of one change, or since, an id or a checkpoint")
@@ -143,10 +144,10 @@ class UndoTools:
             str, Field(description="Name of the point: a letter, then up to 63 letters, digits, `.`, `_` or `-`")
         ],
     ) -> ChangeResult:
-        """Name this point in time, so that every later change of file tools can be taken back together.
+        """Name this point in time, so that every later change of file tools and commands can be taken back together.
 
         Returns the id of the last change before it. It copies nothing. A name that exists is moved to now. Take the
-        changes back by restore with this name, or by undo with `since`. What commands change is not recorded: for that
+        changes back by restore with this name, or by undo with `since`. What git tools change is not recorded: for that
         commit with git_commit.
         """
         if not _CHECKPOINT_NAME.fullmatch(name):
@@ -154,10 +155,11 @@ class UndoTools:
                 f"name: {name!r:.80} is not one; use a letter, then letters, digits, '.', '_' or '-'"
             )
         last = self._recorder.journal.set_checkpoint(self._recorder.role, name)
-        return ChangeResult(
-            message=f"{name} is after change {last}; restore name='{name}' takes back what file tools change later",
-            details={"change": last},
-        )
+        message = f"{name} is after change {last}; restore name='{name}' takes back every later change"
+        uncovered = "; ".join(self._recorder.uncovered())
+        if uncovered:
+            message += f", but not {uncovered}"
+        return ChangeResult(message=message, details={"change": last})
 
     @same_policy_as("write_file", "delete_file")
     @tool(Effect.CHANGE, title="Restore checkpoint", profiles=("all",))
@@ -169,7 +171,7 @@ class UndoTools:
             bool, Field(description="Return what would be taken back and change nothing; default false")
         ] = False,
     ) -> UndoResult:
-        """Take back every change of file tools since a checkpoint, as undo with `since` does.
+        """Take back every change of file tools and commands since a checkpoint, as undo with `since` does.
 
         Returns what undo returns: the paths, and the id of the undo. Paths that somebody else changed since then are
         left as they are, and named. list_changes shows the changes one by one; for a single one use undo.
@@ -275,24 +277,14 @@ def _is_in(entry: EntryChange, place: RootedPath) -> bool:
     )
 
 
-def _verb(before: str, after: str, *, is_moved: bool) -> str:
-    """What happened to an entry, by its kinds."""
-    if is_moved:
-        return "moved"
-    if before == "absent":
-        return "created"
-    return "deleted" if after == "absent" else "changed"
-
-
 def _described(entry: EntryChange) -> str:
     to = f" to {printable(entry.moved_path)}" if entry.moved_path else ""
     mark = "/" if "directory" in (entry.before.kind, entry.after.kind) else ""
-    verb = _verb(entry.before.kind, entry.after.kind, is_moved=bool(entry.moved_path))
-    return f"{verb} {printable(entry.path)}{mark}{to}"
+    return f"{verb_of(entry)} {printable(entry.path)}{mark}{to}"
 
 
 def _counted(groups: Iterable[tuple[str, str, bool, int]]) -> str:
     counts = Counter[str]()
     for before, after, is_moved, count in groups:
-        counts[_verb(before, after, is_moved=is_moved)] += count
+        counts[verb(before, after, is_moved=is_moved)] += count
     return ", ".join(f"{count} {verb}" for verb, count in counts.items())
