@@ -1,13 +1,16 @@
 """The roots that the operator names, and which files beneath them are denied."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from coretools.config.agent_reach import require_state_out_of_grants, split_root
 from coretools.config.settings import Settings
-from coretools.own_state import own_directories
+from coretools.errors import BadSetting
+from coretools.own_state import own_directories, state_path
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.roots.write_notes import WriteNotes
 
 
 def root_specs(settings: Settings) -> list[RootSpec]:
@@ -30,5 +33,8 @@ def open_roots(settings: Settings, environment: Mapping[str, str]) -> Roots:
     require_state_out_of_grants(own, settings.policy.confinement)
     changes = settings.policy.files.changes_settings
     roots = Roots(root_specs(settings), deny=deny, own=own, changes_settings=changes)
+    with suppress(BadSetting):  # a state directory that others could change
+        roots.write_notes = WriteNotes(state_path(environment, "writes"))
+        roots.write_notes.remove_leftovers(roots)
     roots.open_repositories(above=settings.policy.git.above)
     return roots

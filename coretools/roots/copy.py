@@ -74,7 +74,10 @@ def _copy_file(roots: Roots, file: OpenFile, destination: str, *, parents: bool)
         require_name(target)
         if target.found is not None:
             raise _exists(target)
-        with create_missing(roots, target, parents=parents), temporary_file(target, None) as (fd, name):
+        with (
+            create_missing(roots, target, parents=parents),
+            temporary_file(roots.write_notes, target, None) as (fd, name),
+        ):
             size = _copy_content(file.fd, fd, file.display_path, MAX_BYTES)
             os.fchmod(fd, file.mode & _MODE)
             os.fsync(fd)

@@ -8,16 +8,17 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from coretools import regular_file
 from coretools.errors import Conflict
 from coretools.roots import open_beneath
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.root import ResolvedPath
+from coretools.roots.root import ResolvedPath, join_path
+from coretools.roots.write_notes import WriteNotes
 
 TEMPORARY_PREFIX = ".coretools-"
-"""Prefix of temporary files; a leftover one is from a server that was killed during a write."""
+"""Prefix of temporary files; a leftover one is from a server that was killed, and the next removes it."""
 
 _SUFFIX = ".tmp"
 
@@ -39,8 +40,15 @@ def temporary_name() -> str:
     return f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
 
 
+def noted(notes: WriteNotes, resolved: ResolvedPath, name: str) -> AbstractContextManager[None]:
+    """Note that a file next to the path has this temporary name during the block."""
+    return notes.noted(join_path(join_path(resolved.root.path, resolved.above), name))
+
+
 @contextmanager
-def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iterator[tuple[int, str]]:
+def temporary_file(
+    notes: WriteNotes, resolved: ResolvedPath, model: os.stat_result | None
+) -> Iterator[tuple[int, str]]:
     """Create a temporary file next to the path, with the mode and owner of `model`; yields its descriptor and name.
 
     It is deleted at the end of the block, unless it was renamed.
@@ -48,7 +56,7 @@ def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iter
     name = temporary_name()
     # A new file gets mode 0666 minus the umask, or the directory's default ACL.
     mode = 0o666 if model is None else 0o600
-    with regular_file.temporary_file(name, directory=resolved.fd, mode=mode) as fd:
+    with noted(notes, resolved, name), regular_file.temporary_file(name, directory=resolved.fd, mode=mode) as fd:
         if model is not None:
             regular_file.copy_owner_and_mode(fd, model)
         yield fd, name

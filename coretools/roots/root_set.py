@@ -24,6 +24,7 @@ from coretools.roots.path_text import check_path, printable
 from coretools.roots.root import Closing, Root, RootedPath, RootSpec, identity_of, join_path
 from coretools.roots.secret_check import SecretCheck
 from coretools.roots.secret_names import ANY_CONFIGURATION, GIT_FORMAT
+from coretools.roots.write_notes import WriteNotes
 
 _FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev")
 """Not directories of files: paths in them act on processes, the kernel and devices."""
@@ -53,6 +54,8 @@ class Roots(Closing):
         """Whether tools and commands may change existing settings of editors and agents (`editor_settings`)."""
         self.changes: ChangeObserver = NoObserver()
         """Observes each change before it is made."""
+        self.write_notes = WriteNotes()
+        """Knows the temporary files of the writes that go on."""
         self.nonblocking_from = 0.0
         """Monotonic time from which small files may be read without a thread (`nonblocking_read`)."""
         self._own = own
@@ -130,6 +133,7 @@ class Roots(Closing):
 
     def close(self) -> None:
         """Close all descriptors. Nothing can be opened afterwards."""
+        self.write_notes.close()
         if self.for_git is not self:
             self.for_git.close()  # with the descriptors of these roots
             self._roots.clear()

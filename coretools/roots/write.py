@@ -82,7 +82,10 @@ def write_bytes(
     """
     with roots.changes.operation("write", path), lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
         replaced = require_replaceable(resolved, overwrite=overwrite, expected=expected)
-        with create_missing(roots, resolved, parents=parents), temporary_file(resolved, replaced) as (fd, name):
+        with (
+            create_missing(roots, resolved, parents=parents),
+            temporary_file(roots.write_notes, resolved, replaced) as (fd, name),
+        ):
             write_all(fd, data)
             if replaced is not None:
                 advance_modification_time(fd, replaced)
@@ -329,7 +332,7 @@ def _copy_and_delete(roots: Roots, origin: ResolvedPath, target: ResolvedPath, *
     fd = reopen(origin, READ)
     try:
         version = version_of(os.fstat(fd))
-        with temporary_file(target, status) as (copy, name):
+        with temporary_file(roots.write_notes, target, status) as (copy, name):
             while block := os.read(fd, _BLOCK_BYTES):
                 write_all(copy, block)
                 check_cancelled()

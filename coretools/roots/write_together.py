@@ -5,7 +5,7 @@ takes its name, and the old file is kept under the temporary name until the last
 it are exchanged back: the same inodes, with their modes and times. What somebody else changed meanwhile stays.
 
 Readers can see some files changed and others not yet, for some microseconds. So can everybody after the server was
-killed in that time: each file is as before or as after, and the old ones have temporary names.
+killed in that time: each file is as before or as after. The old ones have temporary names until the next server starts.
 """
 
 import os
@@ -18,12 +18,13 @@ from secrets import token_hex
 from coretools.errors import Conflict, CoreError, InvalidArguments, WrongType
 from coretools.regular_file import read_regular, write_all
 from coretools.roots import open_beneath
-from coretools.roots.change_observer import ChangeObserver, Entry
+from coretools.roots.change_observer import Entry
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.file_version import Version, kind_of, version_of
 from coretools.roots.replace import (
     NO_FLAGS,
     advance_modification_time,
+    noted,
     rename_no_replace,
     require_version,
     temporary_file,
@@ -90,7 +91,7 @@ class _Staged:
     resolved: ResolvedPath
     temporary: str
     """The name of the new content, and after the commit of the old one."""
-    observer: ChangeObserver
+    roots: Roots
     content_fd: int = -1
     """The open new content; -1 if the file is deleted."""
     new: Version | None = None
@@ -106,13 +107,13 @@ class _Staged:
         fd, name = self.resolved.fd, self.resolved.name
         entry = Entry(fd, name, self.resolved.place)
         if self.change.data is not None:
-            self.observer.before_write(entry, self.content_fd)
+            self.roots.changes.before_write(entry, self.content_fd)
         if self.change.expected is None:
             rename_no_replace(fd, self.temporary, fd, name)
         else:
             require_version(self.resolved, self.change.expected)
             if self.change.data is None:
-                self.observer.before_removal([entry])
+                self.roots.changes.before_removal([entry])
                 rename_no_replace(fd, name, fd, self.temporary)
             elif self._exchange():
                 self._require_replaced(self.change.expected)
@@ -162,7 +163,7 @@ class _Staged:
         fd, name = self.resolved.fd, self.resolved.name
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         data, _ = read_regular(name, status.st_size, directory=fd)
-        with temporary_file(self.resolved, status) as (copy, copied):
+        with temporary_file(self.roots.write_notes, self.resolved, status) as (copy, copied):
             write_all(copy, data)
             os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(copy)
@@ -205,11 +206,15 @@ def _staged(roots: Roots, change: FileChange) -> Iterator[_Staged]:
     with resolve_for_change(roots, change.path, follow=not deletes) as resolved:
         if change.data is None:
             _require_deletable(resolved, change)
-            with _unlinking(resolved, temporary_name()) as name:
-                yield _Staged(change, resolved, name, roots.changes)
+            name = temporary_name()
+            with noted(roots.write_notes, resolved, name), _unlinking(resolved, name):
+                yield _Staged(change, resolved, name, roots)
             return
         status = require_replaceable(resolved, overwrite=change.expected is not None, expected=change.expected)
-        with create_missing(roots, resolved, parents=True), temporary_file(resolved, status) as (fd, name):
+        with (
+            create_missing(roots, resolved, parents=True),
+            temporary_file(roots.write_notes, resolved, status) as (fd, name),
+        ):
             write_all(fd, change.data)
             if status is not None:
                 advance_modification_time(fd, status)
@@ -217,7 +222,7 @@ def _staged(roots: Roots, change: FileChange) -> Iterator[_Staged]:
                 os.fchmod(fd, change.mode & 0o777)
             # Before the rename: after a crash the name must not lead to an empty file.
             os.fsync(fd)
-            yield _Staged(change, resolved, name, roots.changes, fd)
+            yield _Staged(change, resolved, name, roots, fd)
 
 
 def _require_deletable(resolved: ResolvedPath, change: FileChange) -> None:
@@ -232,10 +237,10 @@ def _require_deletable(resolved: ResolvedPath, change: FileChange) -> None:
 
 
 @contextmanager
-def _unlinking(resolved: ResolvedPath, name: str) -> Iterator[str]:
-    """Yield a name; what has it at the end of the block is deleted."""
+def _unlinking(resolved: ResolvedPath, name: str) -> Iterator[None]:
+    """Delete what has this name at the end of the block."""
     try:
-        yield name
+        yield
     finally:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=resolved.fd)

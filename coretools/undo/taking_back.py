@@ -8,7 +8,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from coretools.cancellation import check_cancelled
@@ -19,7 +18,7 @@ from coretools.roots.directory_access import translate_errors
 from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.git_directories import require_outside_git
 from coretools.roots.path_locks import LOCKS
-from coretools.roots.replace import TEMPORARY_PREFIX, rename_no_replace
+from coretools.roots.replace import rename_no_replace, temporary_name
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of
 from coretools.roots.root_set import Roots
 from coretools.undo.change import SAME_CONTENT, EntryChange
@@ -194,10 +193,14 @@ class Undo:
             stored = self._journal.contents.open(entry.content)
         except OSError as error:
             raise _Kept(f"its content is no longer in the journal ({error.strerror})") from error
-        name = f"{TEMPORARY_PREFIX}{token_hex(8)}.tmp"
+        name = temporary_name()
+        path = os.path.join(os.path.dirname(here.place.path), name)
         try:
             self._require_intact(stored, entry.before)
-            with temporary_file(name, directory=here.directory, mode=0o600) as fd:
+            with (
+                self._roots.write_notes.noted(path),
+                temporary_file(name, directory=here.directory, mode=0o600) as fd,
+            ):
                 while block := os.read(stored, BLOCK_BYTES):
                     write_all(fd, block)
                 os.fchmod(fd, entry.before.mode & 0o777)

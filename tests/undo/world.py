@@ -9,6 +9,7 @@ from coretools.config.limits import Limits
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.roots.write_notes import WriteNotes
 from coretools.tools.filesystem.tools import FilesystemTools
 from coretools.tools.undo.tools import UndoTools
 from coretools.undo.change import Bounds
@@ -34,6 +35,8 @@ class World:
             most_bytes=bounds.size,
         )
         self.roots.changes = self.recorder
+        self.roots.write_notes = WriteNotes(str(top / "writes"))
+        self.roots.write_notes.remove_leftovers(self.roots)
         self.files = FilesystemTools(self.roots, Limits())
         self.undo = UndoTools(self.roots, Limits(), self.recorder)
 
