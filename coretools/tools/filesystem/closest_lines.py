@@ -27,6 +27,8 @@ SHOWN_LINES = 12
 SHOWN_CHARACTERS = 160
 
 _WORD = re.compile(r"\w+")
+_ANYTHING = re.compile(r"\S")
+"""Of an underline or a closing bracket alone, which is looked for last: most texts have many."""
 
 
 def closest_lines(text: str, old: str) -> str:
@@ -35,6 +37,8 @@ def closest_lines(text: str, old: str) -> str:
     start = _by_lines(text, wanted)
     if start is None:
         start = _by_words(text, wanted)
+    if start is None:
+        start = _by_lines(text, wanted, having=_ANYTHING)
     if start is None:
         return "; the file contains nothing similar, read it again"
     closest = [line for _, line in zip(wanted, _lines_from(text, start), strict=False)]
@@ -46,13 +50,13 @@ def closest_lines(text: str, old: str) -> str:
     return f"; closest to it{blank}, {where}:\n{excerpt}"
 
 
-def _by_lines(text: str, wanted: list[str]) -> int | None:
+def _by_lines(text: str, wanted: list[str], *, having: re.Pattern[str] = _WORD) -> int | None:
     """Return the offset of the region that is most like the old text, of those that have one of its longest lines."""
     longest = sorted(range(len(wanted)), key=lambda index: -len(wanted[index].strip()))[:ANCHORS]
     starts: dict[int, None] = {}
     for index in longest:
         anchor = wanted[index].strip()
-        if not _WORD.search(anchor):
+        if not having.search(anchor):
             continue
         position = -1
         for _ in range(OCCURRENCES):

@@ -38,7 +38,7 @@ class Reindented:
 def reindented(text: str, old: str, new: str) -> Reindented | None:
     """Return the only place whose lines differ from `old` in their indentation alone; None if there is no such."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    if [line.strip() for line in old.split("\n")] == [line.strip() for line in new.split("\n")]:
+    if [line.lstrip(" \t") for line in old.split("\n")] == [line.lstrip(" \t") for line in new.split("\n")]:
         return None  # an edit of the indentation itself has to name it exactly
     wanted = _lines(old)
     places = list(_places(text, wanted))

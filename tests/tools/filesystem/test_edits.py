@@ -132,6 +132,7 @@ def test_a_result_that_would_be_too_large_is_refused_before_it_is_made() -> None
         pytest.param(
             "f(a, b)\nf(a, c)\nf(a, b, c, d)\n", 'f("a", c)\n', "line 2:\nf(a, c)", id="no words that it lacks"
         ),
+        pytest.param("Title\n=====\n", "=====  \n", "white space), line 2:\n=====", id="no word in it"),
         pytest.param("x\n", "entirely different words", "the file contains nothing similar", id="nothing alike"),
         pytest.param("", "a", "the file contains nothing similar", id="empty file"),
     ],

@@ -60,6 +60,13 @@ def edited(text: str, old: str, new: str) -> EditedText:
             "if a:\n    b\n\n    d\nd\n",
             id="empty line",
         ),
+        pytest.param(
+            "if a:\n    b \n",
+            "if a:\n  b \n",
+            "if a:\n  b\n",
+            "if a:\n    b\n",
+            id="white space at the end of a line goes",
+        ),
     ],
 )
 def test_new_lines_get_the_indentation_of_the_file(text: str, old: str, new: str, result: str) -> None:
