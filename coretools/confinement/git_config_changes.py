@@ -6,6 +6,7 @@ allow-list. A change of any other key stays in the copy.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from coretools.roots.git_config import Setting, Value, Values
 from coretools.roots.git_credentials import without_credential
@@ -46,12 +47,17 @@ _ALLOWED: Sequence[tuple[str, str]] = (
     (r"merge\.conflictstyle", r"merge|diff3|zdiff3"),
     (r"init\.defaultbranch", _PART),
 )
-_COMPILED = tuple((re.compile(keys), re.compile(values), values == _REMOTE) for keys, values in _ALLOWED)
 _URL = re.compile(r"remote\..*\.(?:url|pushurl)|submodule\..*\.url", re.DOTALL)
 _TOGETHER = re.compile(r"(?:branch|remote|submodule)\..*\.")
 _SERVER = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _USES = re.compile(r"branch\..*\.(?:remote|pushremote)|remote\.pushdefault", re.DOTALL)
 _NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
+
+
+@cache
+def _compiled() -> list[tuple[re.Pattern[str], re.Pattern[str], bool]]:
+    """The patterns of keys and values, compiled when a command changed a setting for the first time."""
+    return [(re.compile(keys), re.compile(values), values == _REMOTE) for keys, values in _ALLOWED]
 
 
 def restore_credentials(settings: Iterable[Setting], changes: Values) -> dict[str, tuple[Value, ...]]:
@@ -140,7 +146,7 @@ def _without_partial_groups(allowed: Values, changes: Values) -> dict[str, tuple
 
 def _is_allowed(key: str, values: Sequence[Value], remotes: set[str] | None) -> bool:
     """Whether a key may have these values. Without `remotes`, any remote name is accepted."""
-    for keys, pattern, is_remote in _COMPILED:
+    for keys, pattern, is_remote in _compiled():
         if keys.fullmatch(key):
             if is_remote:
                 return remotes is None or all(value in (".", *remotes) for value in values)

@@ -1,6 +1,7 @@
 """Settings by which git starts programs, reads other files or reaches other places. Pure."""
 
 import re
+from functools import cache
 
 from coretools.roots.git_config import Setting
 
@@ -86,7 +87,6 @@ _LATER = (
     (r"[^.]+\.(.+\.)?[a-z-]*(url|uri|proxy|tunnel)", "address", "not known"),
 )
 """Names that git uses for programs, files and addresses: keys of other versions, and of programs beside git."""
-_COMPILED = [(re.compile(keys), kind, commands) for keys, kind, commands in (*_SETTINGS, *_LATER)]
 
 _OFF = frozenset({"", "false", "no", "off", "0"})
 _SWITCHES = re.compile(
@@ -109,9 +109,15 @@ RUNS_OR_REDIRECTS = frozenset(
 """Kinds of settings that let somebody else decide what git starts or where it connects."""
 
 
+@cache
+def _compiled() -> list[tuple[re.Pattern[str], str, str]]:
+    """The patterns. Compiling them takes 20 ms, and most lines of `coretools` need none."""
+    return [(re.compile(keys), kind, commands) for keys, kind, commands in (*_SETTINGS, *_LATER)]
+
+
 def kind_of(setting: Setting) -> tuple[str, str] | None:
     """Return the kind of what a setting would run or reach, and the git commands; None for a harmless one."""
-    entry = next(((kind, commands) for keys, kind, commands in _COMPILED if keys.fullmatch(setting.key)), None)
+    entry = next(((kind, commands) for keys, kind, commands in _compiled() if keys.fullmatch(setting.key)), None)
     return None if entry is None or _is_idle(setting) else entry
 
 
@@ -123,6 +129,6 @@ def _is_idle(setting: Setting) -> bool:
         return not set(value) & set(":/")
     if _ONLY_OTHER.fullmatch(setting.key):
         return _BUILT_IN_STRATEGIES.issuperset(value.split())
-    if any(keys.fullmatch(setting.key) for keys, _, _ in _COMPILED[-len(_LATER) :]) and _NO_NAME.fullmatch(value):
+    if any(keys.fullmatch(setting.key) for keys, _, _ in _compiled()[-len(_LATER) :]) and _NO_NAME.fullmatch(value):
         return True
     return bool(_ONLY_SHELL.fullmatch(setting.key)) and not value.startswith("!")

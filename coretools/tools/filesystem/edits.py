@@ -65,7 +65,7 @@ class Edit(BaseModel):
         Field(
             ge=1,
             description="Of several matches, replace the one that starts nearest to this line (from 1) of the "
-            "file as it was before the call; without effect beside `all`",
+            "file as it was before the call. Excludes `all`",
         ),
         Aliases("line_number", "near_line"),
     ] = None
@@ -146,10 +146,12 @@ def _changes(
         raise EditRefused(f"{label}: old is empty; name the text to replace, or use write_file")
     if edit.old == edit.new:
         raise EditRefused(f"{label}: old and new are the same; nothing would change")
+    if edit.all and edit.line is not None:
+        raise EditRefused(f"{label}: all replaces every match, and line chooses one; give only one of the two")
     found = _found(text, edit)
     is_reindented = found is None
     edit, spans = found or _found_reindented(text, edit, label)
-    if len(spans) > 1 and near is not None and not edit.all:
+    if len(spans) > 1 and near is not None:
         spans = _nearest(text, spans, near)
     if len(spans) > 1 and not edit.all:
         raise _ambiguous(text, spans, label)

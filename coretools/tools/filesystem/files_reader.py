@@ -126,7 +126,8 @@ class FilesReader:
                     return _described(request, file, kind)
         except CoreError as error:
             return Section.of_error(request.text, error)
-        return Section(request.text, found.content, remarks=tuple(found.unusual))
+        remarks = tuple(found.unusual)
+        return Section(request.text, found.content, remarks=remarks, path=request.path, sha256=found.sha256)
 
 
 def _described(request: FileRequest, file: OpenFile, media_type: str) -> Section:

@@ -98,6 +98,9 @@ class Section:
     """Kind of the error; empty for a file that was read."""
     remarks: tuple[str, ...] = ()
     """Unusual encoding and line endings."""
+    path: str = ""
+    sha256: str = ""
+    """Of the whole file of this path; "" if it is not known."""
 
     @classmethod
     def of_error(cls, name: str, error: CoreError) -> "Section":
@@ -120,14 +123,16 @@ class FileTexts(Result):
     files: int
     errors: int
     left_out: int
+    sha256: dict[str, str]
+    """Hashes of whole files, by path."""
 
     def text(self) -> str:
         """The sections in their frame."""
         return self.body
 
     def facts(self) -> dict[str, object]:
-        """Numbers of files that were read, refused and left out."""
-        return {"files": self.files, "errors": self.errors, "left_out": self.left_out}
+        """Numbers of files that were read, refused and left out, and hashes."""
+        return {"files": self.files, "errors": self.errors, "left_out": self.left_out, "sha256": self.sha256}
 
     @classmethod
     def of(cls, sections: Sequence[Section], left_out: Sequence[str], notes: Iterable[str]) -> "FileTexts":
@@ -140,7 +145,10 @@ class FileTexts(Result):
         parts.append(f"=== {token} end\n")
         parts += [f"[{note}]\n" for note in (*_left_out_note(left_out), *notes)]
         errors = sum(bool(section.error) for section in sections)
-        return cls(body="".join(parts), files=len(sections) - errors, errors=errors, left_out=len(left_out))
+        hashes = {section.path: section.sha256 for section in sections if section.sha256}
+        return cls(
+            body="".join(parts), files=len(sections) - errors, errors=errors, left_out=len(left_out), sha256=hashes
+        )
 
 
 def frame_bytes(name: str) -> int:

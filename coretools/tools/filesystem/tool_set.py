@@ -33,7 +33,8 @@ ExpectedHash = Annotated[
     str | None,
     Field(
         description="SHA-256, in hexadecimal, that the present content of the file must have; otherwise "
-        "nothing is written. Default: no such check",
+        "nothing is written. Answers of read_file and read_files have it as the fact `sha256`, for files up to "
+        "256 KiB; sha256sum prints it. Default: no such check",
     ),
     Aliases("sha256", "expected_sha256"),
 ]

@@ -91,6 +91,7 @@ def test_a_newline_never_matches_half_of_a_crlf() -> None:
         pytest.param(Edit(old="a", new="a"), "the same", id="nothing to change"),
         pytest.param(Edit(old="nowhere", new="x"), "matches nothing", id="not there"),
         pytest.param(Edit(old="A", new="x"), "matches nothing", id="case counts"),
+        pytest.param(Edit(old="a", new="x", all=True, line=1), "only one of the two", id="all, and one"),
     ],
 )
 def test_an_edit_that_can_not_mean_anything_is_refused(edit: Edit, says: str) -> None:

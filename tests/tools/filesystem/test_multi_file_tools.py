@@ -409,6 +409,7 @@ def test_only_the_expected_content_is_replaced(files: FilesystemTools, tmp_path:
     with pytest.raises(NotFound):
         files.write_file("b", "2", expected_hash=wrong)
     assert contents(tmp_path) == {"a": b"one\n"}
+    assert files.read_file("a", tail=1).facts()["sha256"] == right
     files.edit_file("a", [Edit(old="one", new="two")], expected_hash=right)
     files.write_file("a", "three\n", expected_hash=wrong)
     assert contents(tmp_path) == {"a": b"three\n"}

@@ -1,5 +1,6 @@
 """`read_files` on real files (docs/specs/filesystem.md)."""
 
+import hashlib
 import os
 import random
 import re
@@ -33,6 +34,10 @@ def files(roots: Roots) -> FilesystemTools:
     return FilesystemTools(roots, Limits())
 
 
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def sections(answer: str) -> dict[str, str]:
     """Take an answer apart as a reader does, by its token."""
     token = re.match(r'\[\d+ files; only lines that begin with "=== ([0-9a-f]{12})" separate them\]\n', answer)
@@ -58,7 +63,8 @@ def test_files_ranges_and_globs_come_in_one_answer(files: FilesystemTools, top: 
         "lines:50-50": "50\n[line 50 of 100; offset=51 reads on]\n",
         "src/deep/c.py": "# src/deep/c.py\n",
     }
-    assert answer.facts() == {"files": 6, "errors": 0, "left_out": 0}
+    hashes = {name: sha256((top / name).read_bytes()) for name in ("lines", "src/a.py", "src/b.py", "src/deep/c.py")}
+    assert answer.facts() == {"files": 6, "errors": 0, "left_out": 0, "sha256": hashes}
 
 
 def test_errors_stand_beside_the_files(files: FilesystemTools, top: Path) -> None:
@@ -94,7 +100,8 @@ def test_errors_stand_beside_the_files(files: FilesystemTools, top: Path) -> Non
         r"\[logo.png: binary, image/png, 58 bytes, sha256 \w+\]\n\[read_file shows it\]", found.pop("logo.png")
     )
     assert all("(error: " in name for name in found)
-    assert answer.facts() == {"files": 2, "errors": len(named), "left_out": 0}
+    hashes = {"good": sha256(b"good")}
+    assert answer.facts() == {"files": 2, "errors": len(named), "left_out": 0, "sha256": hashes}
     assert "SECRET" not in answer.text()
 
 

@@ -258,6 +258,8 @@ async def test_show_is_one_process_and_shows_only_commits(tmp_path: Path) -> Non
             with pytest.raises(CoreError) as error:
                 await tools.git_show(revision, "work")
             assert "hidden-value" not in str(error.value)
+        with pytest.raises(InvalidArguments, match="paths in place of path"):
+            await tools.git_show("HEAD", "work", "a.txt", stat=True)
         text = (await tools.git_show("v1", "work")).text()
         assert text.startswith("tag v1\nTagger: Ada Lovelace <ada@example.org>\n")
         assert ("tag message" in text, "+one" in text, "hidden-value" in text) == (True, True, False)

@@ -15,7 +15,12 @@ from coretools.tools.git.stash.stash import stash_list
 _HEADS = ("MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """Files of a git directory that name the commit which is applied or merged."""
 
-_NAMES = ("--decorate-refs=refs/heads", "--decorate-refs=refs/remotes", "--decorate-refs=refs/tags")
+_NAMES = (
+    "--decorate-refs=HEAD",
+    "--decorate-refs=refs/heads",
+    "--decorate-refs=refs/remotes",
+    "--decorate-refs=refs/tags",
+)
 _LOG = ("log", "--no-walk=unsorted", "-z", "--format=tformat:%H%x00%h%x00%D%x00%s", "--no-show-signature", *_NAMES)
 
 _REFERENCE_BYTES = 1_000

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from coretools.errors import InvalidArguments
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.tools.git.reading.blame import BLAME_LINES, BlameOptions, blame
 from coretools.tools.git.reading.differences import DiffOptions, DiffResult, compared, diff
@@ -225,8 +226,8 @@ class ReadingTools(GitToolSet):
         path: Annotated[
             str,
             Field(
-                description="Return this file as it was in the revision, or the names in this directory; `paths`, "
-                "`stat` and `skip` then have no effect"
+                description="Return this file as it was in the revision, or the names in this directory. Excludes "
+                "`paths`, `stat` and `skip`"
             ),
             Aliases("file", "file_path"),
         ] = "",
@@ -235,13 +236,25 @@ class ReadingTools(GitToolSet):
             int, Field(ge=1, description="With `path`: number of the first line to return, from 1; default 1")
         ] = 1,
         paths: Annotated[
-            Paths, Field(description="Limit the changes of the commit to these files and directories; default all")
+            Paths,
+            Field(
+                description="Limit the changes of the commit to these files and directories; default all. "
+                "Excludes `path`"
+            ),
         ] = [],  # noqa: B006
         stat: Annotated[
-            bool, Field(description="List the changed files with counts of lines instead of the patch; default false")
+            bool,
+            Field(
+                description="List the changed files with counts of lines instead of the patch; default false. "
+                "Excludes `path`"
+            ),
         ] = False,
         skip: Annotated[
-            int, Field(ge=0, description="Hunks to leave out at the start, to go on with a longer patch; default 0")
+            int,
+            Field(
+                ge=0,
+                description="Hunks to leave out at the start, to go on with a longer patch; default 0. Excludes `path`",
+            ),
         ] = 0,
     ) -> TextResult:
         """Show one commit with its message and changes, a tag, or a file as it was in a commit.
@@ -251,6 +264,11 @@ class ReadingTools(GitToolSet):
         in that directory. To find the commit use git_log; to compare two commits, git_diff. Example: {"revision":
         "v1.2", "path": "README.md"}.
         """
+        if path and (paths or stat or skip):
+            raise InvalidArguments(
+                "path: shows one file, of which paths, stat and skip say nothing; for a commit's changes to it give"
+                " paths in place of path"
+            )
         async with self._opened(repository, [path] if path else paths) as opened:
             if path:
                 [name] = git_names(opened, [path])
