@@ -200,14 +200,14 @@ def kill_trial(place: Place, draw: random.Random) -> set[str]:
     """Kill a server while a command runs on trial, is kept or discarded, and return what was wrong afterwards."""
     before = tree(place.root)
     with _server(place) as server:
-        _call(server, "run_command", command="true", trial=True)
+        _first_trial(server)
         pid = os.fork()
         if pid == 0:
             select.select([], [], [], draw.random() * TRIAL_SECONDS)
             os.kill(server.pid, signal.SIGKILL)
             os._exit(0)
         number = 1
-        with suppress(OSError, ValueError, NotMeasured, EOFError):
+        with suppress(OSError, ValueError, NotMeasured):
             while True:
                 number += 1
                 lines = draw.choice(SIZES)
@@ -215,12 +215,14 @@ def kill_trial(place: Place, draw: random.Random) -> set[str]:
                     f"yes {text(number, lines)[:16]} | head -n {lines} > a; rm -f b; mkdir -p n; cp c/d n/f; cp a c/d"
                 )
                 shown = _call(server, "run_command", command=line, trial=True)
+                if shown.get("isError"):
+                    raise NotMeasured(f"run_command: {shown}")
                 trial = shown["_meta"]["coretools/facts"]["trial"]
                 _call(server, draw.choice(("keep_trial", "discard_trial")), trial=trial)
         os.waitpid(pid, 0)
     wrong = set[str]()
     with _server(place) as server:
-        _call(server, "run_command", command="true", trial=True)
+        _first_trial(server)
         if len(os.listdir(place.state / "trials")) > 1:  # that of this server
             wrong.add("left over: trial")
     return wrong | _wrong(place, before)
@@ -237,6 +239,13 @@ def _server(place: Place) -> Iterator[Peer]:
         yield server
     finally:
         server.close()
+
+
+def _first_trial(server: Peer) -> None:
+    for trial in (False, True):  # the first command finds out what the kernel can do
+        result = _call(server, "run_command", command="true", trial=trial)
+        if result.get("isError"):
+            raise NotMeasured(f"run_command: {result}")
 
 
 def _call(server: Peer, tool: str, **arguments: object) -> dict[str, Any]:

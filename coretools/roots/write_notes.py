@@ -4,6 +4,7 @@ A server has one file of notes in the state directory, locked as long as it live
 the path of the temporary file before that is made, and nothing in its place when it is gone.
 """
 
+import errno
 import fcntl
 import os
 import threading
@@ -113,15 +114,17 @@ def _remove_leftovers(roots: "Roots", notes: str) -> None:
 
 
 def _is_removed(roots: "Roots", path: str) -> bool:
-    """Remove a temporary file; False if it lies beneath none of these roots that can be written."""
+    """Remove a temporary file; False if that fails, or it lies beneath none of these roots that can be written."""
     place = roots.split(path)
     if place is None or not place.root.writable:
         return False
     above, _, name = place.relative.rpartition("/")
-    with suppress(FileNotFoundError, NotADirectoryError):
+    try:
         directory = roots.resolver.open(place.root.fd, above or ".", DIRECTORY)
         try:
             os.unlink(name, dir_fd=directory)
         finally:
             os.close(directory)
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR)
     return True
