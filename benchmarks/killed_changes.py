@@ -50,6 +50,8 @@ MOST_SECONDS = 0.15
 
 TRIAL_SECONDS = 1.0
 
+LIMITS = Limits()
+
 
 @dataclass(frozen=True)
 class Place:
@@ -66,14 +68,15 @@ class Place:
         return self.top / "state/coretools"
 
     @contextmanager
-    def served(self) -> Iterator["Tools"]:
+    def served(self, limits: Limits = LIMITS) -> Iterator["Tools"]:
         """The tools, opened as a server opens them."""
         with ExitStack() as stack:
-            settings, environment = Settings(roots=(str(self.root),)), {"XDG_STATE_HOME": str(self.top / "state")}
+            settings = Settings(roots=(str(self.root),), limits=limits)
+            environment = {"XDG_STATE_HOME": str(self.top / "state")}
             roots = stack.enter_context(open_roots(settings, environment))
             recorder = open_recorder(settings, environment, roots, stack)
             assert recorder is not None
-            yield Tools(FilesystemTools(roots, Limits()), UndoTools(roots, Limits(), recorder), recorder, self.root)
+            yield Tools(FilesystemTools(roots, limits), UndoTools(roots, limits, recorder), recorder, self.root)
 
 
 @dataclass(frozen=True)
