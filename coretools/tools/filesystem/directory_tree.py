@@ -66,7 +66,8 @@ class _Branch:
 
     place: RootedPath
     depth: int
-    shown: list[tuple[DirectoryEntry, "_Branch | None"]] = field(default_factory=list)
+    shown: list[tuple[str, "_Branch | None"]] = field(default_factory=list)
+    """Lines of entries, each with what is beneath it."""
     omitted: _Omitted = field(default_factory=_Omitted)
     ignored: list[WalkEntry] = field(default_factory=list)
 
@@ -155,15 +156,17 @@ class TreeReader:
             entries = self._entries(branch)
             budget -= _NOTE_BYTES + len(branch.ignored_text.encode("utf-8", "replace"))
             for inside, entry in entries:
-                budget -= len(_line(entry, branch.depth).encode("utf-8", "replace")) + 1
-                if shown >= limit or budget < 0:
+                is_full = shown >= limit or budget < 0
+                line = "" if is_full else _line(entry, branch.depth)
+                budget -= len(line.encode("utf-8", "replace")) + 1
+                if is_full or budget < 0:
                     branch.omitted.add(entry)
                     if entry.kind == "directory":
                         uncounted.append((inside, branch))
                     continue
                 shown += 1
                 below = _Branch(inside, branch.depth + 1) if entry.kind == "directory" else None
-                branch.shown.append((entry, below))
+                branch.shown.append((line, below))
                 if below is not None and below.depth < depth and shown < limit:
                     waiting.append(below)
                 elif below is not None:
@@ -225,7 +228,7 @@ def _lines(top: _Branch) -> list[str]:
 
 
 def _branch_lines(branch: _Branch) -> list[tuple[str, _Branch | None]]:
-    lines = [(_line(entry, branch.depth), below) for entry, below in branch.shown]
+    lines = [*branch.shown]
     indent = _INDENT * branch.depth
     if branch.omitted.text:
         lines.append((f"{indent}[{branch.omitted.text}]", None))
