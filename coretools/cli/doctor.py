@@ -14,6 +14,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from coretools.app.trust_report import trust_report
 from coretools.cli.common.list_tools import result_text
+from coretools.cli.common.terminal import print_text
 from coretools.cli.install_listing import client_steps
 from coretools.cli.installed_program import PROGRAM as SERVER_PROGRAM
 from coretools.cli.installed_program import other_programs
@@ -37,6 +38,12 @@ class Finding:
     detail: str
     is_required: bool = True
 
+    @property
+    def line(self) -> str:
+        """The finding as it is printed."""
+        mark = "ok     " if self.is_ok else "MISSING" if self.is_required else "absent "
+        return f"{mark} {self.name}: {self.detail}"
+
 
 async def doctor(settings: Settings, environment: Mapping[str, str], programs: Sequence[str] = PROGRAMS) -> int:
     """Print the findings; return 0 if everything required is available, else 69 (EX_UNAVAILABLE).
@@ -53,14 +60,12 @@ async def doctor(settings: Settings, environment: Mapping[str, str], programs: S
         *_other_installations(environment),
     ]
     served, report = await _try_server(settings)
-    for finding in (*findings, served):
-        mark = "ok     " if finding.is_ok else "MISSING" if finding.is_required else "absent "
-        print(f"{mark} {finding.name}: {finding.detail}")
-    print(report)
-    print("\n".join(f"trusted: {line}" for line in trust_report([settings], environment)))
+    print_text("\n".join([*(finding.line for finding in (*findings, served)), report]))
     toolchains = await toolchain_report(settings, environment, programs)
-    print("\n".join(toolchains.lines()))
-    print("\n".join(["what to do:", *(f"  {line}" for line in _steps((*findings, served), toolchains, environment))]))
+    trusted = [f"trusted: {line}" for line in trust_report([settings], environment)]
+    tools = f"tools: {toolchains.listed} listed by profile {settings.profile}, {toolchains.unlisted} more can be called"
+    steps = [f"  {line}" for line in _steps((*findings, served), toolchains, environment)]
+    print_text("\n".join([tools, *trusted, *toolchains.lines(), "what to do:", *steps]))
     return 0 if all(finding.is_ok or not finding.is_required for finding in (*findings, served)) else 69
 
 
@@ -165,5 +170,5 @@ async def _try_server(settings: Settings) -> tuple[Finding, str]:
         failure = errors.exceptions[0]
     if failure is not None:
         return Finding("server", is_ok=False, detail=f"did not answer over stdio: {failure}"), ""
-    detail = f"{len(tools)} tools over stdio, {seconds:.2f} s after its start"
+    detail = f"lists {len(tools)} tools over stdio, {seconds:.2f} s after its start"
     return Finding("server", is_ok=not diagnostics.is_error, detail=detail), result_text(diagnostics)

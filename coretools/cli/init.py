@@ -7,6 +7,7 @@ from fnmatch import fnmatch
 
 import anyio
 
+from coretools.cli.common.terminal import print_text
 from coretools.cli.toolchain_report import ToolchainReport, toolchain_report
 from coretools.config.agent_reach import OperatorFile, require_out_of_reach
 from coretools.config.operator_policy import CacheName, expand_home
@@ -82,9 +83,7 @@ def init(settings: Settings, environment: Mapping[str, str], path: str | None) -
     except BadSetting:
         os.unlink(target)
         raise
-    print(f"wrote {target}")
-    print("\n".join(_summary(ecosystems, report)))
-    return 0
+    return print_text("\n".join([f"wrote {target}", *_summary(ecosystems, report)]))
 
 
 def _target(path: str | None, environment: Mapping[str, str]) -> str:

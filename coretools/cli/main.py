@@ -150,8 +150,7 @@ def _built_in(words: list[str]) -> int:
 
         return token(options, os.environ)
     if options.command == "completion":
-        sys.stdout.write(script(options.shell))
-        return 0
+        return print_text(script(options.shell))
     if options.command == "init":
         return _init(options)
     if options.command == "try":
@@ -269,8 +268,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_token(list_tools.add_parser("token", help="manage the bearer tokens of an HTTP server"))
     for command in (repl, docs):
         add_registry_option(command)
-    for command in (call, tools, doctor, repl, docs):
+    for command in (call, tools, repl, docs):
         add_global_options(command)
+    add_global_options(doctor, profile="dev")  # as clients start the server
     return parser
 
 

@@ -6,6 +6,7 @@ Starts no server and runs no command.
 import json
 from collections.abc import Iterator, Sequence
 
+from coretools.cli.common.terminal import print_text
 from coretools.command_policy.line_verdict import LineDecision, judge_line
 from coretools.command_policy.shell_lines.parse import needs_shell
 from coretools.command_policy.unwrap import readers_of
@@ -37,13 +38,12 @@ def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> in
     programs = ProgramPolicy(policy.commands, source=policy.source)
     if len(argv) == 1 and needs_shell(argv[0]):
         line = judge_line(programs, argv[0], inherited=NAMES.union(policy.environment_pass))
-        print(json.dumps(_line_facts(policy, line), indent=2) if as_json else "\n".join(_line_report(policy, line)))
+        print_text(
+            json.dumps(_line_facts(policy, line), indent=2) if as_json else "\n".join(_line_report(policy, line))
+        )
         return 0 if line.verdict == "allow" else REFUSED
     decision = programs.decide(split(argv[0]) if len(argv) == 1 else argv)
-    if as_json:
-        print(json.dumps(_facts(policy, decision), indent=2))
-    else:
-        print("\n".join(_report(policy, decision)))
+    print_text(json.dumps(_facts(policy, decision), indent=2) if as_json else "\n".join(_report(policy, decision)))
     return 0 if decision.verdict == "allow" else REFUSED
 
 
@@ -77,8 +77,7 @@ def check(policy: OperatorPolicy) -> int:
     lines.append(
         "a server that runs takes changes of the file over when it is restarted; coretools-http also at a SIGHUP"
     )
-    print("\n".join(lines))
-    return 0
+    return print_text("\n".join(lines))
 
 
 def _git_lines(policy: OperatorPolicy) -> Iterator[str]:

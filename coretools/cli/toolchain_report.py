@@ -50,6 +50,10 @@ class ToolchainReport:
     refused: tuple[str, ...]
     """Entries of the login shell's PATH that commands don't get."""
     status: ConfinementStatus
+    listed: int
+    """Tools that a client's list has."""
+    unlisted: int
+    """Tools that can be called all the same."""
     versions: Mapping[str, str]
     """What each program that was found answered."""
     cache_fault: str
@@ -101,12 +105,15 @@ async def toolchain_report(
         toolchains = await to_thread.run_sync(user_toolchains, sources)
         path = toolchains.path.split(os.pathsep)
         status = await assembly.runner.prepare()
+        catalog = assembly.catalog.current
         programs = [name for name in names if shutil.which(name, path=toolchains.path)]
         return ToolchainReport(
             toolchains=toolchains,
             login_fault=login.fault,
             refused=tuple(entry for entry in dict.fromkeys(login.path()) if entry not in path),
             status=status,
+            listed=len(catalog.tools),
+            unlisted=len(catalog.unlisted),
             versions=await _versions(assembly, programs),
             cache_fault=_cache_fault(assembly.roots, cache_directory(inherited, sources.home)),
         )

@@ -145,6 +145,31 @@ def test_an_invalid_line_is_refused_in_a_sentence(
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *((word, "--help") for word in BUILT_IN),
+        *(("--help",), ("--version",), ("tools",), ("docs",), ("completion", "zsh"), ("git", "log", "--help")),
+        *(("policy", "check"), ("policy", "explain", "ls"), ("install", "cursor", "--dry-run"), ("mcp", "list")),
+        *(("init", "--policy", "p.toml", "--root", "sub"), ("token", "list", "--file", "t")),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_is_gone_is_no_failure(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, words: tuple[str, ...]
+) -> None:
+    """cli-4: `coretools ... | head -1` says nothing and ends with 0, whatever prints."""
+    (project / "sub").mkdir()
+    (project / "t").write_text("")
+    (project / "t").chmod(0o600)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert typed(*words) == 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
 def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:
     """cli-9, cli-10: JSON, pages, the table in a page; an obsolete page is deleted, others stay."""
     assert typed("docs", "--json") == 0

@@ -5,9 +5,11 @@ command has one of that name. `--limit` after it is never global: too many comma
 """
 
 import argparse
+import sys
 from collections.abc import Collection, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from coretools.cli.common.terminal import print_text
 from coretools.config.options import add_options
 from coretools.distribution import VERSION
 from coretools.errors import InvalidArguments
@@ -25,13 +27,20 @@ class OptionParser(argparse.ArgumentParser):
         where = self.prog.removeprefix("coretools").strip()
         raise InvalidArguments(f"{where + ': ' if where else ''}{message}; see `{self.prog} --help`")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse prints all its pages here; `--help | head` is not a failure.
+        if file is sys.stdout:
+            print_text(message)
+        else:
+            super()._print_message(message, file)
 
-def add_global_options(parser: argparse.ArgumentParser) -> None:
+
+def add_global_options(parser: argparse.ArgumentParser, *, profile: str = "all") -> None:
     """Add the options for roots and rights."""
     parser.add_argument(
         "--root", action="append", metavar="DIRECTORY[:ro]", help="what the tools may touch [the current directory]"
     )
-    add_options(parser, profile="all", log_level="warning")
+    add_options(parser, profile=profile, log_level="warning")
 
 
 def add_registry_option(
