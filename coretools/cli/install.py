@@ -114,7 +114,7 @@ class _Line:
             return Address(url=_address(self.options.url), has_token=not self.options.no_token)
         if self.options.no_token:
             raise InvalidArguments("install --no-token: has an effect with --url only")
-        roots = [_absolute_root(root) for root in self.options.root or [os.getcwd()]]
+        roots = list(dict.fromkeys(_absolute_root(root) for root in self.options.root or [os.getcwd()]))
         parsed = _server_parser().parse_args(self.flags)
         settings = settings_from(parsed, roots, self.environment, os.getcwd())
         require_out_of_reach(files_of_installation(), [settings])  # what the server would refuse is refused here

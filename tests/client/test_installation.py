@@ -241,6 +241,9 @@ def test_an_entry_that_starts_something_else_is_not_undone(path: Path) -> None:
     assert (
         plan_undo(open_config(str(path)), client_named("cursor"), "coretools", force=True).data == b'{"mcpServers": {}}'
     )
+    path.write_text('{"mcpServers": {/* mine */ "coretools": {"command": "coretools-workstation"}}, "x": 1}')
+    data = plan_undo(open_config(str(path)), client_named("cursor"), "coretools").data
+    assert data == b'{"mcpServers": {/* mine */}, "x": 1}'
     with pytest.raises(NotFound, match="has no entry 'x'"):
         plan_undo(open_config(str(path)), client_named("cursor"), "x")
 
@@ -274,7 +277,7 @@ def test_a_file_that_cannot_be_edited_is_named_and_left(client: str, content: by
     path.write_bytes(content)
     with pytest.raises(CoreError, match=message) as caught:
         plan_install(open_config(str(path)), client_named(client), "coretools", PROGRAM)
-    assert str(path) in str(caught.value)
+    assert (str(path) in str(caught.value), caught.value.exit_code) == (True, 78)
     assert path.read_bytes() == content
 
 

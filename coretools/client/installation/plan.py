@@ -66,7 +66,7 @@ def configured(file: ConfigFile, client: Client) -> dict[str, Any]:
     """Return the entries of a client's file, of all servers.
 
     Raises:
-        BadSetting, WrongType: the file can't be read.
+        BadSetting: the file can't be read.
     """
     with _of_file(file):
         return _EDITORS[client.format].entries(file.text, [client.key])
@@ -93,7 +93,7 @@ def plan_install(file: ConfigFile, client: Client, name: str, server: Server, *,
     Raises:
         AlreadyExists: an entry of this name is another one, or one of another name is for the same server; `force`
             replaces the former and permits the latter.
-        BadSetting, WrongType: the file can't be edited.
+        BadSetting: the file can't be edited.
     """
     editor, path = _EDITORS[client.format], [client.key]
     wanted = client.entry(server, name)
@@ -118,7 +118,7 @@ def plan_undo(file: ConfigFile, client: Client, name: str, *, force: bool = Fals
 
     Raises:
         NotFound: there is none. AlreadyExists: it does not start coretools; `force` removes it all the same.
-        BadSetting, WrongType: the file can't be edited.
+        BadSetting: the file can't be edited.
     """
     present = configured(file, client)
     if name not in present:
@@ -134,8 +134,11 @@ def plan_undo(file: ConfigFile, client: Client, name: str, *, force: bool = Fals
     before = read_backup(file, name)
     if _leaves(before, client, name, file) == without:
         return Change(file=file, data=before, is_restored=True)
-    earlier = _earlier(before, client, name, file)
-    if earlier is None:
+    earlier = _entries_before(before, [client.key], client, file).get(name)
+    if not isinstance(earlier, dict):
+        if client.format == "json" and (starts_coretools(entry) or is_address):
+            known = _entries_before(before, [], client, file)
+            without = _without_empty(without, [key for key in (client.key, *_INPUTS) if key not in known])
         return Change(file=file, data=file.encoded(without))
     with _of_file(file):
         text = _EDITORS[client.format].insert(without, [client.key], name, earlier)
@@ -200,14 +203,22 @@ def _leaves(before: bytes | None, client: Client, name: str, file: ConfigFile) -
         return None
 
 
-def _earlier(before: bytes | None, client: Client, name: str, file: ConfigFile) -> dict[str, Any] | None:
-    """Return the entry that ours replaced; None if there was none, or none that is known."""
+def _entries_before(before: bytes | None, path: Sequence[str], client: Client, file: ConfigFile) -> dict[str, Any]:
+    """Return what was at a path before our entry; empty if it is not known."""
     try:
         text = ConfigFile(path=file.path, target=file.target, data=before).text
-        entry = _EDITORS[client.format].entries(text, [client.key]).get(name)
+        return _EDITORS[client.format].entries(text, path)
     except (ValueError, WrongType, BadSetting):
-        return None
-    return entry if isinstance(entry, dict) else None
+        return {}
+
+
+def _without_empty(text: str, keys: Sequence[str]) -> str:
+    """Return a JSON text without those keys that came with our entry, and have nothing under them now."""
+    for key in keys:
+        if json_text.entries(text, []).get(key) in ({}, []):
+            removed = json_text.remove(text, [], key)
+            text = removed if removed.count("/") == text.count("/") else text  # a comment stays
+    return text
 
 
 def _inputs_of_ours(client: Client) -> list[dict[str, Any]]:
@@ -219,7 +230,5 @@ def _of_file(file: ConfigFile) -> Iterator[None]:
     """Name the file in errors of its content."""
     try:
         yield
-    except WrongType as error:
-        raise WrongType(f"{file.path}: {error}; it is left as it is") from error
-    except ValueError as error:
+    except (ValueError, WrongType) as error:
         raise BadSetting(f"{file.path}: {error}; it is left as it is") from error
