@@ -182,8 +182,9 @@ class CiTools:
 
         Returns how the installation ended, with the errors of a failed one. Uses the project's own package manager (uv,
         pip, npm, pnpm, yarn, cargo, go, Maven, ...). If it fails or is stopped, installed packages, manifests and lock
-        files are put back as they were. Without a network, packages come from local caches only. To add a package, give
-        the line as `command`, such as "npm install left-pad". Afterwards test with ci_test.
+        files are put back as they were. A failed installation is an answer, not an error; a project without a known
+        manifest is one. Without a network, packages come from local caches only. To add a package, give the line as
+        `command`, such as "npm install left-pad". Afterwards test with ci_test.
         """
         request = _Request("restore", project, command, timeout_seconds, wait_seconds, call)
         return await self._act(request, self._reports.steps_result)

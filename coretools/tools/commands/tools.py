@@ -172,8 +172,8 @@ class CommandTools:
         Ends with the first of: the run ended; a new line matches `pattern`; the run listens on `port`; it printed
         nothing for `quiet_seconds`; `seconds` are over. Returns a first line with the id, the state and which of these
         it was, such as [run-86d70446 running, 1.5 s, quiet for 0.5 s]; the output follows. On a terminal these are the
-        rows of the screen that changed. To look without waiting use read_run; to give input and wait for the reply,
-        write_run. Example: {"run": "run-86d70446", "port": 3000, "seconds": 60}.
+        rows of the screen that changed. An unknown run is an error. To look without waiting use read_run; to give input
+        and wait for the reply, write_run. Example: {"run": "run-86d70446", "port": 3000, "seconds": 60}.
         """
         job = self._runs.get(run, call.principal)
         parameters.timeout(seconds, 0, self._limits, name="seconds")
@@ -200,7 +200,7 @@ class CommandTools:
         `run` alone it is the output that no answer has shown yet: of a long one its start, its end and, if the run
         failed, the lines that look like failures; of a run on a terminal, the whole screen. Otherwise one of: lines
         from `offset` on, the last lines (`tail`), or the lines that match `pattern`. Output stays after the end of the
-        run, up to 64 MiB, for 30 minutes after its last use. To wait for more use wait_run.
+        run, up to 64 MiB, for 30 minutes after its last use. An unknown run is an error. To wait for more use wait_run.
         """
         job = self._runs.get(run, call.principal)
         parts = {"lines": offset or limit, "tail": tail, "pattern": pattern or None}
@@ -235,8 +235,9 @@ class CommandTools:
         Works for a run that run_command started with `stdin` ("" will do) or `terminal`, and `wait_seconds`. Ends with
         the first of: a line behind the input matches `pattern` (on a terminal its echo does too); something came and
         then nothing for half a second; the run ended; `seconds` are over. Returns a line with the state, then the
-        output since the last answer, on a terminal the rows of the screen that changed. A line needs its newline. To
-        end a run use stop_run; to wait without input, wait_run. Example: {"run": "run-86d70446", "text": "yes\n"}.
+        output since the last answer, on a terminal the rows of the screen that changed. A line needs its newline. A run
+        that has ended, or has no input, is an error. To end a run use stop_run; to wait without input, wait_run.
+        Example: {"run": "run-86d70446", "text": "yes\n"}.
         """
         job = self._runs.get(run, call.principal)
         parameters.timeout(seconds, 0, self._limits, name="seconds")
@@ -254,9 +255,9 @@ class CommandTools:
     async def stop_run(self, run: parameters.RunId, *, call: Call = _NO_CALL) -> RunReport:
         """End a run with every process that it started.
 
-        Returns how it ended, and its last new output. SIGTERM first, SIGKILL after two seconds. Of a run that has ended
-        it returns the same again. To let a program end by itself, give it Ctrl-C or the end of its input with
-        write_run; to read its output later use read_run.
+        Returns how it ended, and its last new output. SIGTERM first, SIGKILL after two seconds. An unknown run is an
+        error. Of a run that has ended it returns the same again. To let a program end by itself, give it Ctrl-C or the
+        end of its input with write_run; to read its output later use read_run.
         """
         job = self._runs.get(run, call.principal)
         job.stop("stop_run was called")

@@ -94,8 +94,8 @@ class ChangingTools(FileToolSet):
         Returns "created", "replaced" or "appended to" with the path and the size in bytes, and the syntax errors that
         were not there before. An existing file is replaced without a flag; but if a person or a command changed it
         after you last read or wrote it, the call is refused and shows that change (`append` keeps it instead). The
-        former content can be brought back by undo. Up to 16 MiB. To change a part of a file use edit_file, which sends
-        less and can't lose the rest.
+        former content can be brought back by undo. Up to 16 MiB; a missing directory is an error unless
+        `create_parents` is set. To change a part of a file use edit_file, which sends less and can't lose the rest.
         """
         data = encoded(content, path, self._limits)
         if create_only and (append or overwrite):
@@ -134,8 +134,8 @@ class ChangingTools(FileToolSet):
     ) -> ChangeResult:
         """Delete one file, or a link itself and not what it leads to.
 
-        Returns the path, and the id with which undo brings the file back. A missing file is an error. For a directory
-        use delete_directory; to empty a file, write_file.
+        Returns the path, and the id with which undo brings the file back. With `permanent` it cannot be undone. A
+        missing file is an error. For a directory use delete_directory; to empty a file, write_file.
         """
         with self._roots.changes.operation("delete_file", path):
             deleted = delete_file(self._roots, path, is_permanent=permanent)
@@ -162,7 +162,8 @@ class ChangingTools(FileToolSet):
 
         Returns the number of entries deleted, the names of hidden ones, and the id with which undo brings all of it
         back. Links in it are deleted, not what they lead to. A directory that is or contains a git repository is
-        refused unless `with_repositories` is set; a root is never deleted. For one file use delete_file.
+        refused unless `with_repositories` is set; a root is never deleted, and a missing path is an error. With
+        `permanent` it cannot be undone. For one file use delete_file.
         """
         with self._roots.changes.operation("delete_directory", path):
             deleted = delete_directory(self._roots, path, with_repositories=with_repositories, is_permanent=permanent)
@@ -207,9 +208,9 @@ class ChangingTools(FileToolSet):
     ) -> ChangeResult:
         """Move or rename one file or directory.
 
-        Returns both paths. The directory of the destination must exist, and nothing is replaced unless `overwrite` is
-        set. A directory that contains a git repository is refused: use `mv` in run_command for it. undo moves it back.
-        To copy, use `cp` in run_command.
+        Returns both paths. A missing source or directory of the destination is an error, and so is a destination that
+        exists, unless `overwrite` is set. A directory that contains a git repository is refused: use `mv` in
+        run_command for it. undo moves it back. To copy, use `cp` in run_command.
         """
         with self._roots.changes.operation("move_path", f"{source} to {destination}"):
             old, new = move(self._roots, source, destination, overwrite=overwrite)

@@ -39,7 +39,7 @@ class EditingTools(EditingToolSet):
         expected_hash: ExpectedHash = None,
         call: Call = NOBODY,
     ) -> EditResult:
-        """Replace exact pieces of text in one file.
+        """Replace exact pieces of text in one file, at one place or, with `all`, at every one.
 
         Returns the number of replacements, a diff, and the syntax errors that were not there before. Each `old` must
         occur exactly once in the file, unless `all` is set or `line` chooses one match; otherwise the answer is an

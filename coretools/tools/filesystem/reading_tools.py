@@ -162,8 +162,9 @@ class ReadingTools(FileToolSet):
         with `limit`, or `head`, or `tail`; these exclude each other. A picture (PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF)
         comes back as an image of at most 1,568 pixels a side, a PDF as the text of its pages, a notebook (.ipynb) as
         its cells with shortened outputs, any other binary file as type, size and SHA-256. A missing path is an error
-        that names a similar one. For several files use read_files; to find where something is, search_text; to see what
-        a directory contains, directory_tree. Example: {"path": "src/app.py", "offset": 200, "limit": 60}.
+        that names a similar one, and a directory an error that says so. For several files use read_files; to find where
+        something is, search_text; to see what a directory contains, directory_tree. Example: {"path": "src/app.py",
+        "offset": 200, "limit": 60}.
         """
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
@@ -296,13 +297,14 @@ class ReadingTools(FileToolSet):
             Aliases("no_ignore", switches={"respect_git_ignore": {False: True}}),
         ] = False,
     ) -> DirectoryTree:
-        """List what a directory contains, as a tree of several levels or, with depth 1, of one.
+        """List everything in a directory with sizes, as a tree of several levels or, with depth 1, not deeper.
 
         Returns one entry per line, sorted, indented by two spaces for each level: directories end with `/`, links with
         `@`, files are followed by a tab and their size in bytes. Lines in brackets say what is not shown: how many
         entries with what size, and names that .gitignore excludes. Links are not followed, and `.git` is left out. For
-        an overview of a project, and in place of `ls`. To find files by name or the newest ones, use search_files; to
-        find text, search_text.
+        an overview of a project; with depth 1 in place of `ls`. Does a path exist, and is it a file? Its directory with
+        depth 1 shows it. A path that is a file, or missing, is an error; for a missing one it names a similar path. To
+        find files by name or the newest ones, use search_files; to find text, search_text.
         """
         reader = TreeReader(self._roots, path, include_ignored=include_ignored)
         return reader.read(depth=depth, limit=limit, budget=content_bytes(self._limits))

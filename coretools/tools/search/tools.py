@@ -156,10 +156,11 @@ class SearchTools:
         Returns the path of each file with a match, sorted, and beneath it `line:text` for each matching line; with
         `context` also `line-text` for the lines around it, and `--` between groups. If each file has a single line, the
         form is `path:line:text`. A line over 500 bytes is cut. Up to 20,000 bytes and 30 seconds: a last line in
-        brackets says if more exist, and the `skip` that goes on. Hidden files are searched; `.git`, binary files and
-        what .gitignore excludes are not. Cheaper than reading whole files with read_file. To find files by name, or the
-        latest changed ones, use search_files; for text in old commits, git_log with `changed`. Example: {"pattern":
-        "def load\\(", "glob": "*.py", "context": 2}.
+        brackets says if more exist, and the `skip` that goes on. No match is no error: [no line matches]; an invalid
+        pattern is one. Hidden files are searched; `.git`, binary files and what .gitignore excludes are not. Cheaper
+        than reading whole files with read_file. To find files by name, or the latest changed ones, use search_files;
+        for text in old commits, git_log with `changed`. Example: {"pattern": "def load\\(", "glob": "*.py", "context":
+        2}.
         """
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
@@ -227,10 +228,10 @@ class SearchTools:
 
         Returns one path per line; directories end with `/`. Sorted by path; with `query` the best match first; with
         sort=newest the latest modified first. Up to 20,000 bytes: a last line in brackets says how many paths there are
-        and the `skip` that goes on. Hidden files are included; `.git` and what .gitignore excludes are not. To find
-        files by what they contain use search_text; to see a directory with sizes, directory_tree. Examples: {"glob":
-        "*.py"}; {"glob": "*", "query": "usrctl"} finds `user_controller.py`; {"glob": "*", "sort": "newest", "limit":
-        10}.
+        and the `skip` that goes on. No match is no error: [no path matches]. Hidden files are included; `.git` and what
+        .gitignore excludes are not. To find files by what they contain use search_text; to see a directory with sizes,
+        directory_tree. Examples: {"glob": "*.py"}; {"glob": "*", "query": "usrctl"} finds `user_controller.py`;
+        {"glob": "*", "sort": "newest", "limit": 10}.
         """
         names = NameQuery(
             wanted=_wanted(glob),

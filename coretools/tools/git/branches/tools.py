@@ -87,9 +87,9 @@ class BranchTools(GitToolSet):
         """Switch to another branch, create one, or check out a commit without a branch.
 
         Returns the branch with its commit, and the call that switches back. Uncommitted changes are kept; if the switch
-        would overwrite one, it is refused and nothing changes: commit or git_stash first. To take single files from
-        another commit use git_restore. To list branches, `git branch` in run_command. Examples: {"branch": "main"};
-        {"branch": "fix-1", "create": true, "start": "origin/main"}.
+        would overwrite one, it is refused and nothing changes: commit or git_stash first. An unknown branch is an
+        error. To take single files from another commit use git_restore. To list branches, `git branch` in run_command.
+        Examples: {"branch": "main"}; {"branch": "fix-1", "create": true, "start": "origin/main"}.
         """
         async with self._opened(repository, access=Access.WORK_TREE) as opened:
             options = references.SwitchOptions(branch=branch, create=create, start=start, detach=detach)

@@ -60,9 +60,9 @@ class CommitTools(GitToolSet):
 
         Returns the staged paths with a letter each (A added, M modified, D deleted), and the call that undoes it.
         Ignored files, hidden files (with secrets) and repositories within the work tree are not staged; they are listed
-        if a directory covered them. Staging a file also marks its conflict as resolved. For parts of files take numbers
-        and ids of hunks from git_diff. To unstage use git_restore with what='staged'. Example: {"paths": ["a.py"],
-        "hunks": ["2"]}.
+        if a directory covered them. A path that does not exist, or a hunk that is out of date, is an error and stages
+        nothing. Staging a file also marks its conflict as resolved. For parts of files take numbers and ids of hunks
+        from git_diff. To unstage use git_restore with what='staged'. Example: {"paths": ["a.py"], "hunks": ["2"]}.
         """
         async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as opened:
             names = git_names(opened, paths)
@@ -126,9 +126,9 @@ class CommitTools(GitToolSet):
 
         Returns the new commit, the branch, its first 20 files, what is left uncommitted, and the call that undoes it.
         The author comes from git's configuration or from the operator. Hooks of the repository do not run unless the
-        operator grants them; the answer names those that were skipped (git commit in run_command runs them). An empty
-        commit is refused. Nothing is sent to a remote: git_push does that. Example of a correction of the last message:
-        {"amend": true, "message": "New text"}.
+        operator grants them; the answer names those that were skipped (git commit in run_command runs them). With
+        nothing staged it is an error. Nothing is sent to a remote: git_push does that. Example of a correction of the
+        last message: {"amend": true, "message": "New text"}.
         """
         async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as opened:
             names = git_names(opened, paths)
@@ -183,9 +183,10 @@ class CommitTools(GitToolSet):
         """Restore files from the index or a commit: discard changes, unstage, or take one side of a conflict.
 
         By default it discards the unstaged changes of `paths`. Returns the restored paths and the call that undoes it:
-        discarded content is kept in a stash commit that the answer names, except that of files in conflict. Only the
-        named files change; to move the branch use git_reset. Examples: {"paths": ["b.py"], "what": "staged"} unstages
-        and keeps the content; {"paths": ["b.py"], "revision": "main"} takes the content from main.
+        discarded content is kept in a stash commit that the answer names, except that of files in conflict, which is
+        lost permanently. A path that matches nothing is an error. Only the named files change; to move the branch use
+        git_reset. Examples: {"paths": ["b.py"], "what": "staged"} unstages and keeps the content; {"paths": ["b.py"],
+        "revision": "main"} takes the content from main.
         """
         async with self._opened(repository, paths, access=Access.WORK_TREE) as opened:
             if hunks:
@@ -241,8 +242,9 @@ class CommitTools(GitToolSet):
 
         Without arguments HEAD stays, everything is unstaged, and no file changes. Returns the new position and the call
         that undoes it. mode='hard' discards changes of tracked files, and keeps them in a stash commit that the answer
-        names; untracked files stay. To change single files use git_restore. Example: {"revision": "HEAD~1", "mode":
-        "soft"} takes back the last commit and keeps its changes staged.
+        names; untracked files stay. An unknown revision is an error, and nothing changes. To change single files use
+        git_restore. Example: {"revision": "HEAD~1", "mode": "soft"} takes back the last commit and keeps its changes
+        staged.
         """
         access = Access.WORK_TREE if mode in ("keep", "hard") else Access.GIT_DIRECTORY
         async with self._opened(repository, paths, access=access) as opened:

@@ -43,8 +43,8 @@ class MergingTools(GitToolSet):
 
         Returns the new commit and the call that undoes it. If both sides changed the same lines, it stops, and the
         answer names the files: git_conflicts shows them, git_continue resolves them and goes on or aborts. It is
-        refused if uncommitted changes would be overwritten. One revision at a time. For a branch of a remote use
-        git_pull.
+        refused if uncommitted changes would be overwritten. An unknown revision is an error. One revision at a time.
+        For a branch of a remote use git_pull.
         """
         async with self._opened(repository, access=Access.WORK_TREE) as opened:
             return await merge(opened, revision=revision, message=message, fast_forward=fast_forward)
@@ -189,9 +189,10 @@ class MergingTools(GitToolSet):
         r"""Resolve conflicts, then continue, skip or abort the merge, rebase, cherry-pick or revert that stopped.
 
         Returns what was resolved, what is still in conflict, and where the operation ended or stopped again. It goes on
-        only when no conflict is left; all resolutions are checked before a file is written. Files can also be edited,
-        and staged with git_add, before. To see the conflicts use git_conflicts; whether an operation is in progress,
-        git_status. Example: {"resolutions": {"a.txt": "theirs", "b.py": ["ours", {"text": "x = 2\n"}]}}.
+        only when no conflict is left; all resolutions are checked before a file is written. With nothing in progress it
+        is an error. Files can also be edited, and staged with git_add, before. To see the conflicts use git_conflicts;
+        whether an operation is in progress, git_status. Example: {"resolutions": {"a.txt": "theirs", "b.py": ["ours",
+        {"text": "x = 2\n"}]}}.
         """
         async with self._opened(repository, list(resolutions), access=Access.WORK_TREE) as opened:
             options = resume.ResumeOptions(action=action, message=message, resolutions=resolutions)
@@ -213,8 +214,8 @@ class MergingTools(GitToolSet):
 
         Returns what ours and theirs are (branch, commit or stash), and for each path its kind and its numbered regions
         with both sides and some lines around. A file without regions (deleted on one side, binary) has its versions,
-        shortened. At most 10 files have content, the others are listed. To answer use git_continue with `resolutions`;
-        to take one side of a whole file, git_restore with `side`.
+        shortened. At most 10 files have content, the others are listed. Without conflicts it says so, which is no
+        error. To answer use git_continue with `resolutions`; to take one side of a whole file, git_restore with `side`.
         """
         async with self._opened(repository, paths) as opened:
             names = git_names(opened, paths)

@@ -77,13 +77,13 @@ class ReadingTools(GitToolSet):
 
     @tool(Effect.READ, structured=True, title="Git status")
     async def git_status(self, repository: Repository = ".") -> StatusResult:
-        """Show the branch, its distance to the upstream, and every path that differs from the last commit.
+        """Show the branch, its distance to the upstream, and which files are changed, staged or new, and not committed.
 
         Returns a line "branch NAME" with upstream, distance and an unfinished operation, then one line for each path as
         git status --short does: staged letter, unstaged letter, path; ?? is a new file, UU a conflict. Then, where
         there are any, the number of stashes, the calls that end an unfinished merge or rebase, and a lock of the index.
-        An untracked directory is one line; ignored files are not listed. It contains no content: git_diff shows what
-        changed, git_log the commits.
+        An untracked directory is one line; ignored files are not listed. Outside a repository it is an error. It
+        contains no content: git_diff shows what changed, git_log the commits.
         """
         async with self._opened(repository, refreshes=True) as opened:
             status = read_status(await opened.output(*STATUS))
@@ -125,9 +125,10 @@ class ReadingTools(GitToolSet):
         """List commits, newest first: of a branch, a file, an author, a time, or with a text.
 
         Returns one line for each commit: short id, date, author, summary, and in parentheses the branches and tags that
-        are there. The last line in brackets has the `skip` that goes on, if there are more. All conditions must hold;
-        texts are taken literally, not as patterns. To see the changes of one commit use git_show; for the changes
-        between two, git_diff. Example: {"path": "src/api", "since": "2 weeks ago", "stat": true}.
+        are there. The last line in brackets has the `skip` that goes on, if there are more. No such commit is no error,
+        an unknown revision is one. All conditions must hold; texts are taken literally, not as patterns. To see the
+        changes of one commit use git_show; for the changes between two, git_diff. Example: {"path": "src/api", "since":
+        "2 weeks ago", "stat": true}.
         """
         async with self._opened(repository, [path] if path else []) as opened:
             options = LogOptions(
@@ -200,9 +201,9 @@ class ReadingTools(GitToolSet):
         Returns a patch in whole hunks. Each has a number and an id, as in `@@ -3,4 +3,4 @@ [hunk 1 70ef08f0]`, which
         git_add and git_restore take in `hunks`. If it does not fit into one answer (20,000 bytes), the last line names
         the `skip` that goes on. Of lock files, generated, minified and very large files there are only counts, until
-        their path is named. New files that are not tracked have no difference: git_status lists them. For one commit
-        use git_show. Example: {"base": "main...HEAD", "stat": true} is what the current branch changed since it left
-        main.
+        their path is named. Without any the answer is "no differences"; an unknown revision is an error. New files that
+        are not tracked have no difference: git_status lists them. For one commit use git_show. Example: {"base":
+        "main...HEAD", "stat": true} is what the current branch changed since it left main.
         """
         async with self._opened(repository, paths, refreshes=True) as opened:
             options = DiffOptions(
@@ -261,8 +262,8 @@ class ReadingTools(GitToolSet):
 
         Returns id, author, date, message and the patch against the first parent in whole hunks, with the `skip` that
         goes on if it does not fit. With `path` it returns the content of that file in that commit instead, or the names
-        in that directory. To find the commit use git_log; to compare two commits, git_diff. Example: {"revision":
-        "v1.2", "path": "README.md"}.
+        in that directory. An unknown revision, or a path that is not in it, is an error. To find the commit use
+        git_log; to compare two commits, git_diff. Example: {"revision": "v1.2", "path": "README.md"}.
         """
         if path and (paths or stat or skip):
             raise InvalidArguments(

@@ -192,9 +192,10 @@ class RemoteTools(GitToolSet):
         """Push one branch, or tags, to a remote, or delete one there.
 
         Returns what moved at the remote, or why it was rejected and what to do. Only remotes that the operator allows
-        for pushing can be reached, and nothing there is overwritten without `force`. Hooks of the repository (pre-push)
-        do not run. If the remote has commits that the branch lacks, git_pull first. To commit use git_commit before.
-        Example of a first push: {"branch": "fix-1", "set_upstream": true}.
+        for pushing can be reached, and nothing there is overwritten without `force`; what `force` or `delete` removes
+        there cannot be undone from here. A rejected push is an error. Hooks of the repository (pre-push) do not run. If
+        the remote has commits that the branch lacks, git_pull first. To commit use git_commit before. Example of a
+        first push: {"branch": "fix-1", "set_upstream": true}.
         """
         options = PushOptions(branch, to, tuple(tags), delete, force, set_upstream)
         is_shared = set_upstream or bool(delete)

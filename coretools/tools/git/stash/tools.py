@@ -56,9 +56,9 @@ class StashTools(GitToolSet):
         """Stash uncommitted changes, or list, show, apply and drop stashes.
 
         push takes the changes of tracked files away and keeps them as a stash; pop brings them back and removes the
-        stash, apply keeps it. Returns the paths or the list, and the call that undoes it. Where a file has changed
-        meanwhile it can end in a conflict; then the stash stays, and git_conflicts shows the regions. For a lasting
-        state use git_commit.
+        stash, apply keeps it. Returns the paths or the list, and the call that undoes it. With nothing to stash, or no
+        such stash, it is an error. Where a file has changed meanwhile it can end in a conflict; then the stash stays,
+        and git_conflicts shows the regions. For a lasting state use git_commit.
         """
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
         shared = self._shared(repository, paths)  # the last stash is dropped with its reference
