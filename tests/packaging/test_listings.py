@@ -66,6 +66,19 @@ def test_all_name_the_same_project() -> None:
     assert "0.0.0" in (BUNDLE["version"], SERVER["version"])
 
 
+def test_every_address_of_the_project_has_the_owner_of_pyproject() -> None:
+    """installation-15: a move changes one line, and this names the others."""
+    pages = [path for name in ("docs", "packaging", ".github") for path in (TREE / name).rglob("*") if path.is_file()]
+    pages += [path for path in TREE.glob("*.*") if path.is_file()]
+    named: dict[str, set[str]] = {}
+    for path in pages:
+        text = path.read_bytes().decode("utf-8", "replace")
+        for owner in re.findall(r"(?:github\.com/|ghcr\.io/|--repo )([\w-]+)/coretools\b", text):
+            named.setdefault(owner, set()).add(path.name)
+    assert named.pop(REPOSITORY.split("/")[-2])
+    assert named == {}
+
+
 def test_options_that_forms_set_are_those_of_the_server() -> None:
     """installation-15: a variable that the server does not know would leave a switch without effect."""
     options = (TREE / "coretools" / "config" / "options.py").read_text()
