@@ -16,10 +16,13 @@ EXTRAS = {
     "otel": ("traces of the HTTP server", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
     "redis": ("replicas of the HTTP server", ("redis",)),
     "code": (
-        "symbols and syntax errors in further languages",
-        tuple(
-            f"tree_sitter_{name}"
-            for name in ("c", "c_sharp", "cpp", "css", "kotlin", "lua", "php", "ruby", "scala", "swift")
+        "symbols and syntax errors in further languages, and language servers",
+        (
+            "lsprotocol",
+            *(
+                f"tree_sitter_{name}"
+                for name in ("c", "c_sharp", "cpp", "css", "kotlin", "lua", "php", "ruby", "scala", "swift")
+            ),
         ),
     ),
     "files": ("pictures and PDF in read_file", ("PIL", "pypdfium2")),
@@ -34,7 +37,7 @@ def needs_extra(extra: str) -> str:
 
 def is_installed(extra: str) -> bool:
     """Whether all modules of an extra are here; imports none of them."""
-    return all(_is_here(module) for module in EXTRAS[extra][1])
+    return all(is_module_here(module) for module in EXTRAS[extra][1])
 
 
 def require_extra(extra: str) -> None:
@@ -47,7 +50,8 @@ def require_extra(extra: str) -> None:
         raise MissingExtra(f"{EXTRAS[extra][0]} {needs_extra(extra)}")
 
 
-def _is_here(module: str) -> bool:
+def is_module_here(module: str) -> bool:
+    """Whether a module is installed; imports nothing but packages around it."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # of a package around it

@@ -25,6 +25,7 @@ LAYERS = (
     "coretools.command_policy",
     "coretools.confinement",
     "coretools.process",
+    "coretools.language_servers",
     "coretools.git_remotes",
     "coretools.questions",
     "coretools.operations",

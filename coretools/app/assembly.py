@@ -20,11 +20,13 @@ from coretools.app.command_sandbox import (
 )
 from coretools.app.instructions import Situation, instructions
 from coretools.app.root_specs import open_roots
+from coretools.app.server_sandbox import open_server_sandbox
 from coretools.command_policy.verdict import ProgramPolicy
 from coretools.config.settings import Settings
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import UserGit
+from coretools.language_servers.pool import LanguageServers
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
@@ -41,6 +43,10 @@ from coretools.redaction.stream_redactor import StreamRedactor
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
+from coretools.tools.code.checks import CheckTools
+from coretools.tools.code.references import ReferenceTools
+from coretools.tools.code.renames import RenameTools
+from coretools.tools.code.text_mentions import TextMentions
 from coretools.tools.code.tools import CodeTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.commands.trial_tools import TrialTools
@@ -94,6 +100,7 @@ class Resources:
     confined_threads: ConfinedThreadPool
     sandbox_pool: SandboxPool
     runner: Runner
+    servers: LanguageServers
     redactor: Redactor | None
     user_git: UserGit
     network: NetworkPolicy
@@ -125,6 +132,7 @@ class Assembly(Resources):
 
     async def retire(self) -> None:
         """Close the resources that only this assembly uses, after a successor took over and the last call ended."""
+        await self.servers.close()
         await self.runner.close()
         self.exit_stack.close()
 
@@ -215,6 +223,7 @@ async def open_assembly(
                 )
             finally:
                 await tasks.close()
+                await resources.servers.close()
                 await resources.runner.close()
 
 
@@ -233,6 +242,7 @@ async def open_successor(
         undo.callback(exit_stack.close)
         resources = _open_resources(settings, environment, before.shared, exit_stack)
         undo.push_async_callback(resources.runner.close)
+        undo.push_async_callback(resources.servers.close)
         runs = before.runs.with_runner(resources.runner, make_filter=resources.make_filter)
         is_same_for_all = before.catalog.is_same_for_all
         catalog, selection = _build_catalog(resources, registries, runs, is_same_for_all=is_same_for_all)
@@ -266,6 +276,8 @@ def _open_resources(
     trials = TrialTable(roots, sandbox_pool, settings.limits, environment, visible=visible, ids=shared.ids)
     runner.trials = exit_stack.enter_context(closing(trials))
     record_commands(runner, recorder, roots, settings)
+    login_path = tuple if login_shell is None else login_shell.path
+    open_sandbox = partial(open_server_sandbox, settings, environment, login_path)
     return Resources(
         settings=settings,
         environment=environment,
@@ -275,6 +287,7 @@ def _open_resources(
         confined_threads=confined_threads,
         sandbox_pool=sandbox_pool,
         runner=runner,
+        servers=LanguageServers(settings.limits, open_sandbox, lambda: runner.command_path),
         redactor=output_redactor(settings, environment),
         user_git=user_git,
         network=NetworkPolicy.of(settings.policy.confinement, settings.policy.remote),
@@ -325,7 +338,7 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
         registry.add(function, "filesystem")
     search = SearchTools(roots, runner, limits, confined_threads=confined_threads)
     registry.add_set("search", search)
-    registry.add_set("code", CodeTools(roots, limits, search.engines))
+    _add_code_tools(registry, resources, search)
     if resources.recorder is not None:
         registry.add_set("undo", UndoTools(roots, limits, resources.recorder))
     setup = GitSetup(
@@ -354,6 +367,18 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     )
     registry.add_set("diagnostics", diagnostics)
     return registry
+
+
+def _add_code_tools(registry: Registry, resources: Resources, search: SearchTools) -> None:
+    settings, roots, servers = resources.settings, resources.roots, resources.servers
+    limits, known_files = settings.limits, resources.shared.known_files
+    mentions = TextMentions(roots, limits, search.engines)
+    registry.add_set("code", CodeTools(roots, limits, servers, mentions))
+    registry.add_set("code", ReferenceTools(roots, limits, servers, mentions))
+    registry.add_set("code", CheckTools(roots, limits, servers))
+    refuses = settings.policy.files.refuses_syntax_errors
+    renames = RenameTools(roots, limits, servers, known_files=known_files, refuses_syntax_errors=refuses)
+    registry.add_set("code", renames)
 
 
 def log_start(assembly: Assembly, name: str = "") -> None:

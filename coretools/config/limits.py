@@ -74,6 +74,16 @@ class Limits:
     """Most entries that one trial may have changed; one with more is discarded."""
     trial_seconds: float = 3_600.0
     """A trial is discarded after this long."""
+    language_servers: int = 4
+    """Language servers at once; for a further one that of the longest pause is ended."""
+    language_server_bytes: int = 4 * 1024 * 1024 * 1024
+    """Most memory for the data of one process of a language server."""
+    language_server_cpu_seconds: int = 3_600
+    """Most processor time of one process of a language server; then it is ended, and started anew on need."""
+    language_server_idle_seconds: float = 600.0
+    """A language server that no call used for this long is ended."""
+    language_answer_seconds: float = 30.0
+    """Longest wait for an answer of a language server, and for it to have read the project."""
     processes: int = 256
     """Concurrent child processes; a further call is refused."""
     threads: int = 32

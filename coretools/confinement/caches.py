@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from coretools.config.operator_policy import CacheName
 from coretools.confinement.cache_limit import limit_cache, remove_entry
 from coretools.errors import BadSetting
 from coretools.reach import is_beneath
@@ -51,7 +50,7 @@ class Cache:
     """Entries that are kept when a server starts; none stands for all."""
 
 
-CACHES: Mapping[CacheName, Cache] = MappingProxyType(
+CACHES: Mapping[str, Cache] = MappingProxyType(
     {
         "pip": Cache({"PIP_CACHE_DIR": "{}"}),
         # uv can't link between file systems and would warn each time.
@@ -78,19 +77,26 @@ CACHES: Mapping[CacheName, Cache] = MappingProxyType(
 """The caches that the policy may name."""
 
 
+SERVER_CACHES: Mapping[str, Cache] = MappingProxyType({"language-servers": Cache({"XDG_CACHE_HOME": "{}"}, unit=1)})
+"""What language servers keep for a root."""
+
+
 class CommandCaches:
     """The caches of the writable roots of one server. Close it to let another server remove entries."""
 
     def __init__(
         self,
-        names: Sequence[CacheName] = (),
+        names: Sequence[str] = (),
         *,
+        table: Mapping[str, Cache] | None = None,
         roots: Iterable[Root] = (),
         base: str = "",
         writable: Sequence[str] = (),
         limit_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         """`base` contains the caches of all roots (`own_state.cache_directory`). Nothing is created before `prepare`.
+
+        With a `table` the names are those of it, and roots that are only read have caches too.
 
         `writable` are the other paths that commands may write.
 
@@ -99,9 +105,10 @@ class CommandCaches:
         """
         known = list(roots) if names else []
         self._names = names
+        self._table: Mapping[str, Cache] = CACHES if table is None else table
         self._base = os.path.realpath(base) if base else ""
         self._limit_bytes = limit_bytes
-        self._tops = {root: f"{self._base}/{root_id(root)}" for root in known if root.writable}
+        self._tops = {root: f"{self._base}/{root_id(root)}" for root in known if root.writable or table is not None}
         self._locks: list[int] = []
         self._is_ready = False
         places = [*(root.path for root in known), *map(os.path.realpath, writable)] if names else []
@@ -125,7 +132,7 @@ class CommandCaches:
         return {
             variable: text.format(f"{top}/{name}")
             for name in self._names
-            for variable, text in CACHES[name].variables.items()
+            for variable, text in self._table[name].variables.items()
         }
 
     def prepare(self) -> None:
@@ -161,8 +168,8 @@ class CommandCaches:
                     self._limit(top, cache)
             _try_lock(lock, fcntl.LOCK_SH)
 
-    def _limit(self, top: int, cache: CacheName) -> None:
-        one = CACHES[cache]
+    def _limit(self, top: int, cache: str) -> None:
+        one = self._table[cache]
         freed = limit_cache(top, cache, unit=one.unit, limit_bytes=self._limit_bytes, kept=one.kept)
         if freed:
             logger.info("cache %s: removed %d bytes, the oldest", cache, freed)

@@ -85,6 +85,8 @@ class CommandConfinement:
     """Home of the server's user, which commands do not see."""
     caches: CommandCaches = NO_CACHES
     user_git: UserGit = NO_USER_GIT
+    cpu_seconds: int | None = None
+    """Most processor time of each process. None: not limited."""
     etc: allowed_paths.EtcMonitor = field(default_factory=allowed_paths.EtcMonitor)
 
     @property
@@ -298,6 +300,7 @@ class CommandConfinement:
         memory = self.memory_bytes
         file = self.policy.file_bytes or DEFAULT_FILE_BYTES
         limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, file), (resource.RLIMIT_DATA, memory)]
+        limits += [(resource.RLIMIT_CPU, self.cpu_seconds)] if self.cpu_seconds is not None else []
         # A user namespace counts its processes separately (Linux 5.14); elsewhere all of the user's count.
         return [*limits, (resource.RLIMIT_NPROC, self.max_tasks)] if tier == "full" else limits
 

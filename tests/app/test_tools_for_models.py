@@ -36,7 +36,7 @@ DEFAULT = re.compile(
 
 EXCLUDED = re.compile(r"Excludes ((?:`\w+`(?:, | and )?)+)")
 PURPOSE = re.compile(
-    r"(?:Apply|Build|Check|Clone|Commit|Copy|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report"
+    r"(?:Apply|Build|Check|Clone|Commit|Copy|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Rename|Replace|Report"
     r"|Resolve|Restore|Run|Show|Stage|Stash|Switch|Take|Tell|Wait)\b"
 )
 

@@ -70,6 +70,18 @@ class Outline:
     problem: str = ""
     """Why there are none, or not all."""
 
+    def named(self, parts: tuple[str, ...]) -> list[Symbol]:
+        """Return the symbols of a name, whose last components these are."""
+        return [one for one in self.symbols if (*one.scope, one.name)[-len(parts) :] == parts]
+
+    def enclosing(self, line: int) -> Symbol | None:
+        """Return the innermost symbol around a line, counted from 1; a variable only on its own first line."""
+        found = None
+        for one in self.symbols:
+            if one.line <= line <= one.end_line and (found is None or one.line >= found.line):
+                found = one
+        return found
+
 
 def outline_of(path: str, text: str) -> Outline | None:
     """Return the outline of a source file; None if its language is not known."""

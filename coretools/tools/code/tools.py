@@ -1,6 +1,5 @@
 """The code tools: what source files define, found by their syntax."""
 
-import re
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -11,31 +10,27 @@ from anyio import CapacityLimiter
 from pydantic import Field
 
 from coretools.config.limits import Limits
-from coretools.errors import CannotStart, InvalidArguments
+from coretools.language_servers.pool import LanguageServers
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.roots.read import file_status, open_directory
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.code.listing import SymbolListing
 from coretools.tools.code.results import FoundSymbols
-from coretools.tools.search.engines import SearchEngine
-from coretools.tools.search.findings import Findings, Query
-from coretools.tools.search.globs import glob_matcher
+from coretools.tools.code.symbol_target import name_parts
+from coretools.tools.code.text_mentions import TextMentions
 from coretools.tools.search.ignore import beneath, entries_beneath
-from coretools.tools.search.pattern import parse_pattern
-
-_SEPARATORS = re.compile(r"::|[.#/]")
-_PART = re.compile(r"[^\W\d][\w$!?=-]*")
 
 
 class CodeTools:
     """Tools that know what source files define."""
 
-    def __init__(self, roots: Roots, limits: Limits, engines: tuple[SearchEngine, ...]) -> None:
-        """`engines` list the files that contain a name; they are tried in order."""
+    def __init__(self, roots: Roots, limits: Limits, servers: LanguageServers, mentions: TextMentions) -> None:
+        """`mentions` finds the files that contain a name."""
         self._roots = roots
         self._limits = limits
-        self._engines = engines
+        self._servers = servers
+        self._mentions = mentions
         self._limiter = CapacityLimiter(limits.threads)
 
     @tool(Effect.READ, title="Code symbols")
@@ -84,7 +79,7 @@ class CodeTools:
         Kotlin, Lua, PHP, Ruby, Scala and Swift; files over 1 MiB are left out. To find where a name is used, take
         search_text; to read further lines, read_file. Example: {"name": "Config.load", "path": "src"}.
         """
-        wanted = _name_parts(name)
+        wanted = name_parts(name)
         top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
         deadline = time.monotonic() + self._limits.search_seconds
         listing = SymbolListing(self._roots, self._limits, wanted, skip=skip, limit=limit, deadline=deadline)
@@ -117,35 +112,9 @@ class CodeTools:
         self, word: str, top: RootedPath, listing: SymbolListing, *, include_ignored: bool
     ) -> Sequence[str]:
         """The files beneath a directory that contain a word."""
-        query = Query(
-            top=top,
-            pattern=parse_pattern(word, literal=True, ignore_case=False),
-            glob="*",
-            wanted=glob_matcher("*"),
-            context=0,
-            output="files",
-            limit=self._limits.search_results,
-            include_ignored=include_ignored,
-            deadline=listing.deadline,
+        findings = await self._mentions.find(
+            word, top, output="files", deadline=listing.deadline, include_ignored=include_ignored
         )
-        for engine in self._engines:
-            findings = Findings(self._roots, self._limits, query)
-            if await engine.search(findings):
-                if findings.more or findings.timed_out:
-                    listing.notes.append(f"{word} is in more than {len(findings.files)} files: narrow path")
-                return [file.path for file in findings.files]
-        raise CannotStart("no engine for text searches works here")
-
-
-def _name_parts(name: str) -> tuple[str, ...]:
-    """The components of a name.
-
-    Raises:
-        InvalidArguments: it is not a name.
-    """
-    parts = tuple(_SEPARATORS.split(name.strip().removesuffix("()"))) if name.strip() else ()
-    if not all(map(_PART.fullmatch, parts)):
-        raise InvalidArguments(
-            f"name: {name!r} is not the name of a symbol; give one such as parse or Class.method, or take search_text"
-        )
-    return parts
+        if findings.more or findings.timed_out:
+            listing.notes.append(f"{word} is in more than {len(findings.files)} files: narrow path")
+        return [file.path for file in findings.files]

@@ -7,6 +7,7 @@ from coretools.errors import EditRefused
 from coretools.operations.call import Call
 from coretools.roots.read import FileContent, read_bytes
 from coretools.roots.text import DecodedText, decode
+from coretools.roots.write_together import FileChange, write_together
 from coretools.tools.filesystem.edit_diff import SHOWN_CHARACTERS, SHOWN_LINES, unified_diff
 from coretools.tools.filesystem.edits import Edit, EditedText, apply_edits
 from coretools.tools.filesystem.results import EditResult
@@ -81,3 +82,13 @@ class EditingToolSet(FileToolSet):
         return EditedFile(
             path=path, content=content, before=before, edited=edited, foreign_change=foreign, syntax=syntax
         )
+
+    def _write_changes(self, tool: str, changes: Sequence[FileChange], call: Call) -> None:
+        """Write all changes or none, and record what the client knows of the files now."""
+        with self._roots.changes.operation(tool, ", ".join(change.path for change in changes)):
+            written = write_together(self._roots, changes)
+        for change, one in zip(changes, written, strict=True):
+            if change.data is None:
+                self._known_files.forget(call, one.place)
+            else:
+                self._known_files.record(call, one.place, change.data)

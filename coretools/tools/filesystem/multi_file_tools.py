@@ -11,7 +11,7 @@ from coretools.operations.call import Call
 from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
 from coretools.roots.copy import copy_path
 from coretools.roots.write import lock_paths
-from coretools.roots.write_together import FileChange, write_together
+from coretools.roots.write_together import FileChange
 from coretools.tools.filesystem.edit_diff import SHOWN_LINES
 from coretools.tools.filesystem.edited_file import EditedFile, EditingToolSet
 from coretools.tools.filesystem.edits import Edit
@@ -153,16 +153,6 @@ class MultiFileTools(EditingToolSet):
         notes = [] if dry_run else [self._settings_note(path) for file in files for path in file.created]
         lines += [note.removeprefix("; ") for note in notes if note]
         return ChangeResult(message="\n".join(lines), details={"files": len(files), "dry_run": dry_run})
-
-    def _write_changes(self, tool: str, changes: Sequence[FileChange], call: Call) -> None:
-        """Write all changes or none, and record what the client knows of the files now."""
-        with self._roots.changes.operation(tool, ", ".join(change.path for change in changes)):
-            written = write_together(self._roots, changes)
-        for change, one in zip(changes, written, strict=True):
-            if change.data is None:
-                self._known_files.forget(call, one.place)
-            else:
-                self._known_files.record(call, one.place, change.data)
 
     @tool(Effect.ADD, profiles=("all",), title="Copy file or directory")
     def copy_path(

@@ -1,0 +1,1 @@
+"""Language servers: found, run in a sandbox of their own, asked, and ended."""

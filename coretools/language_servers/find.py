@@ -1,0 +1,109 @@
+"""Find the language server for a file: in its project, on PATH, and in what the extra installs; and its project.
+
+A program in the project is code of the project. It is looked for by name only, and started in the sandbox like the
+others.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coretools.language_servers.kinds import ServerKind, kinds_for
+from coretools.roots.root import RootedPath
+
+PROJECT_PROGRAMS = ("node_modules/.bin", ".venv/bin", "venv/bin")
+"""Directories of a project that hold programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """A language server for a file."""
+
+    kind: ServerKind
+    program: str
+    origin: str
+    """Where it was found: the project, PATH, the extra."""
+    project: RootedPath
+    """The directory that it is to know."""
+    has_project: bool
+    """Whether this directory has a project file."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes it another server."""
+        return self.program, self.project.path
+
+    @property
+    def limitation(self) -> str:
+        """What it can't know here; empty if nothing."""
+        if self.kind.needs_project and not self.has_project:
+            return f"no {' or '.join(self.kind.project_files)}: {self.kind.name} knows only what this file imports"
+        return ""
+
+
+def find_server(place: RootedPath, path: str) -> FoundServer | None:
+    """Return the first server for a file that is found; `path` is PATH of commands."""
+    kinds = kinds_for(place.relative)
+    if not kinds:
+        return None
+    project, has_project = _project_of(place, kinds[0])
+    for directories, origin in (
+        ([f"{above.path}/{name}" for above in _upwards(project) for name in PROJECT_PROGRAMS], "the project"),
+        (path.split(os.pathsep), "PATH"),
+        ([os.path.dirname(sys.executable)], "the extra"),
+    ):
+        for kind in kinds:
+            program = shutil.which(kind.argv[0], path=os.pathsep.join(directories))
+            if program is not None:
+                return FoundServer(kind, program, origin, project, has_project)
+    return None
+
+
+def missing_server(place: RootedPath) -> str:
+    """Say which server would know a file, and how to get it; empty if none is known."""
+    kinds = kinds_for(place.relative)
+    ways = "; or ".join(f"{kind.name}: {kind.get}" for kind in kinds)
+    return f"no language server for {kinds[0].language} is installed ({ways})" if kinds else ""
+
+
+def _project_of(place: RootedPath, kind: ServerKind) -> tuple[RootedPath, bool]:
+    """The nearest directory with a project file, beneath the root; else the root."""
+    directory = RootedPath(place.root, os.path.dirname(place.relative) or ".")
+    for above in _upwards(directory):
+        if _has_any(above.path, kind.project_files):
+            return above, True
+    return RootedPath(place.root, "."), False
+
+
+def _has_any(directory: str, names: Sequence[str]) -> bool:
+    return any(os.path.lexists(f"{directory}/{name}") for name in names)
+
+
+def _upwards(place: RootedPath) -> Iterator[RootedPath]:
+    """The directory and those above it, up to the root."""
+    relative = place.relative
+    while relative not in (".", ""):
+        yield RootedPath(place.root, relative)
+        relative = os.path.dirname(relative)
+    yield RootedPath(place.root, ".")
+
+
+def file_uri(path: str) -> str:
+    """Return the URI of an absolute path."""
+    from urllib.parse import quote  # imported here: before the first question nothing needs it
+
+    return f"file://{quote(path)}"
+
+
+def path_of_uri(uri: str) -> str | None:
+    """Return the absolute path of a URI of a file; None for any other."""
+    from urllib.parse import unquote, urlsplit  # imported here: see above
+
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    path = unquote(parts.path)
+    return path if parts.scheme == "file" and path.startswith("/") and "\0" not in path else None

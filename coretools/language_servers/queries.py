@@ -1,0 +1,154 @@
+"""The questions that tools ask a session: places of a symbol, a rename, the diagnostics of a file."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lsprotocol import types
+
+from coretools.language_servers.answers import MAX_SPANS, Problem, Relation, Span, Spans, TextChange
+from coretools.language_servers.failure import NoAnswer
+from coretools.language_servers.find import path_of_uri
+from coretools.language_servers.positions import Lines
+from coretools.language_servers.session import Session
+
+_METHODS = {
+    "references": ("textDocument/references", "referencesProvider"),
+    "implementations": ("textDocument/implementation", "implementationProvider"),
+    "type": ("textDocument/typeDefinition", "typeDefinitionProvider"),
+    "definition": ("textDocument/definition", "definitionProvider"),
+}
+
+_SEVERITIES = {
+    types.DiagnosticSeverity.Error: "error",
+    types.DiagnosticSeverity.Warning: "warning",
+    types.DiagnosticSeverity.Information: "information",
+    types.DiagnosticSeverity.Hint: "hint",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolPosition:
+    """A symbol in a text: what a question is about."""
+
+    path: str
+    """Absolute."""
+    lines: Lines
+    offset: int
+
+
+async def places(session: Session, symbol: SymbolPosition, relation: Relation) -> Spans:
+    """Return the places that have this relation to a symbol.
+
+    Raises:
+        NoAnswer: the server knows no such relation, or finds nothing here.
+    """
+    if relation == "callers":
+        return Spans(tuple(await _callers(session, symbol)), session.encoding)
+    method, provider = _METHODS[relation]
+    if not session.can(provider):
+        raise NoAnswer(f"it knows no {relation}")
+    document, position = _position(session, symbol)
+    if relation == "references":
+        context = types.ReferenceContext(include_declaration=True)
+        result = await session.ask(method, types.ReferenceParams(context, document, position))
+    else:
+        kind: Any = types.METHOD_TO_TYPES[method][2]
+        result = await session.ask(method, kind(document, position))
+    spans = tuple(_spans(result))
+    if not spans:
+        raise NoAnswer("it finds nothing at this place")
+    return Spans(spans, session.encoding)
+
+
+async def rename(session: Session, symbol: SymbolPosition, new_name: str) -> dict[str, list[TextChange]]:
+    """Return the replacements that rename a symbol, by the absolute path of their file.
+
+    Raises:
+        NoAnswer: the server can't rename it, or wants more than to replace text.
+    """
+    if not session.can("renameProvider"):
+        raise NoAnswer("it can't rename")
+    document, position = _position(session, symbol)
+    edit = await session.ask("textDocument/rename", types.RenameParams(document, position, new_name))
+    changes: dict[str, list[TextChange]] = {}
+    for uri, edits in _edits(edit):
+        path = _local(uri)
+        changes.setdefault(path, []).extend(TextChange(_span(path, one.range), one.new_text) for one in edits)
+    return changes
+
+
+async def problems(session: Session, path: str, text: str) -> list[Problem]:
+    """Return the diagnostics of a file.
+
+    Raises:
+        NoAnswer: none came in time.
+    """
+    uri = session.show(path, text)
+    if session.can("diagnosticProvider"):
+        parameters = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+        report = await session.ask("textDocument/diagnostic", parameters)
+        found = getattr(report, "items", [])
+    else:
+        found = await session.published_diagnostics()
+    return [_problem(one) for one in found[:MAX_SPANS]]
+
+
+async def _callers(session: Session, symbol: SymbolPosition) -> list[Span]:
+    if not session.can("callHierarchyProvider"):
+        raise NoAnswer("it knows no callers; ask for references, which name the function of each")
+    parameters = types.CallHierarchyPrepareParams(*_position(session, symbol))
+    items = await session.ask("textDocument/prepareCallHierarchy", parameters)
+    spans: list[Span] = []
+    for item in items or []:
+        calls = await session.ask("callHierarchy/incomingCalls", types.CallHierarchyIncomingCallsParams(item))
+        for call in calls or []:
+            path = _local(call.from_.uri)
+            spans += [_span(path, one) for one in call.from_ranges]
+    if not spans:
+        raise NoAnswer("it finds no callers; it may be called by a name that only the running program knows")
+    return spans[:MAX_SPANS]
+
+
+def _position(session: Session, symbol: SymbolPosition) -> tuple[types.TextDocumentIdentifier, types.Position]:
+    uri = session.show(symbol.path, symbol.lines.text)
+    line, character = symbol.lines.position(symbol.offset, session.encoding)
+    return types.TextDocumentIdentifier(uri), types.Position(line, character)
+
+
+def _spans(result: object) -> Iterable[Span]:
+    found = result if isinstance(result, Sequence) else [result]
+    for one in found[:MAX_SPANS]:
+        if isinstance(one, types.Location):
+            yield _span(_local(one.uri), one.range)
+        elif isinstance(one, types.LocationLink):
+            yield _span(_local(one.target_uri), one.target_selection_range)
+
+
+def _span(path: str, found: types.Range) -> Span:
+    return Span(path, found.start.line, found.start.character, found.end.line, found.end.character)
+
+
+def _local(uri: str) -> str:
+    """The path of a URI; one that is no file's, such as of an archive's inside, is a path beneath no root."""
+    return path_of_uri(uri) or f"/{uri}"
+
+
+def _edits(
+    edit: types.WorkspaceEdit | None,
+) -> Iterable[tuple[str, Sequence[types.TextEdit | types.AnnotatedTextEdit]]]:
+    if edit is None:
+        return
+    for change in edit.document_changes or ():
+        if not isinstance(change, types.TextDocumentEdit):
+            raise NoAnswer("it wants to create, move or delete files for this name; rename those yourself")
+        edits = [one for one in change.edits if not isinstance(one, types.SnippetTextEdit)]
+        yield change.text_document.uri, edits
+    if not edit.document_changes:
+        yield from (edit.changes or {}).items()
+
+
+def _problem(found: types.Diagnostic) -> Problem:
+    severity = _SEVERITIES.get(found.severity or types.DiagnosticSeverity.Error, "error")
+    code = "" if found.code is None else str(found.code)
+    return Problem(found.range.start.line + 1, severity, found.message, code)  # type: ignore[arg-type]  # of the table

@@ -1,0 +1,296 @@
+"""One language server from its start to its end: its process in the sandbox, what it was told, and what it knows."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import anyio
+from anyio import to_thread
+from lsprotocol import types
+
+from coretools.config.limits import Limits
+from coretools.errors import CoreError
+from coretools.language_servers.changed_files import ChangedFiles, FileChange
+from coretools.language_servers.connection import Connection, structured_diagnostics
+from coretools.language_servers.failure import NoAnswer
+from coretools.language_servers.find import FoundServer, file_uri
+from coretools.language_servers.kinds import ending_of
+from coretools.language_servers.positions import Encoding
+from coretools.process.children.streams import InputBuffer
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Roots
+
+KEPT_BYTES = 4096
+"""Kept of what a server writes to its error output."""
+
+MAX_PROGRESS = 1_000
+"""Tasks that a server may report at once."""
+
+MAX_TIMEOUTS = 2
+"""Questions in a row without an answer in time, after which a server is ended: the first may have been too large."""
+
+_CHANGES = {
+    "created": types.FileChangeType.Created,
+    "changed": types.FileChangeType.Changed,
+    "deleted": types.FileChangeType.Deleted,
+}
+
+
+class ServerSandbox(Protocol):
+    """Where the servers of one root run: they read this root, and can write to `cache` alone."""
+
+    @property
+    def roots(self) -> Roots:
+        """The root, and nothing else."""
+        ...
+
+    @property
+    def runner(self) -> Runner:
+        """Starts them."""
+        ...
+
+    @property
+    def cache(self) -> str:
+        """A directory that is kept; empty where there is none."""
+        ...
+
+    async def close(self) -> None:
+        """End everything in it."""
+        ...
+
+
+class Session:
+    """A running server. Its owner asks one question at a time, within `lock`."""
+
+    def __init__(self, found: FoundServer, sandbox: ServerSandbox, limits: Limits) -> None:
+        self.found = found
+        self.sandbox = sandbox
+        self.lock = asyncio.Lock()
+        self.last_used = anyio.current_time()
+        self._capabilities: Mapping[str, object] = {}
+        self.encoding: Encoding = "utf-16"
+        self.ended_by_us = False
+        self._limits = limits
+        self._stdin = InputBuffer()
+        self._halt = anyio.Event()
+        self.connection = Connection(self._stdin, found.kind.settings, self._take_notice)
+        self._files = ChangedFiles(found.project.path, found.kind.languages, found.kind.project_files)
+        self._open: tuple[str, str] | None = None
+        """URI and text of the open document."""
+        self._version = 0
+        self._progress: dict[str, str] = {}
+        self._is_quiescent: bool | None = None
+        self._diagnostics: tuple[int, object] | None = None
+        self._news = asyncio.Event()
+        self._timeouts = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self.connection.failure is None
+
+    def can(self, provider: str) -> bool:
+        """Whether it has a capability, by its name in the protocol: `renameProvider`."""
+        return self._capabilities.get(provider) not in (None, False)
+
+    @property
+    def sees_every_file(self) -> bool:
+        """Whether changes of all files are noticed."""
+        return self._files.is_complete
+
+    async def start(self) -> None:
+        """Start the process and introduce each to the other.
+
+        Raises:
+            NoAnswer: it can't be started, or is no language server.
+        """
+        await to_thread.run_sync(self._files.look)  # before it reads them: later changes are noticed
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        try:
+            result = await self.ask("initialize", self._introduction())
+        except NoAnswer as failure:
+            self.connection.end(failure)  # it counts as a crash
+            self._halt.set()
+            raise
+        capabilities = result.get("capabilities") if isinstance(result, dict) else None
+        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.encoding = "utf-32" if self._capabilities.get("positionEncoding") == "utf-32" else "utf-16"
+        self.connection.notify("initialized", types.InitializedParams())
+
+    async def stop(self) -> None:
+        """End the process and what it started, and wait for it."""
+        self.ended_by_us = True
+        self.connection.end(NoAnswer("it was ended"))
+        self._halt.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def ask(self, method: str, params: object) -> Any:
+        """Ask a question, and return the result as lsprotocol has it.
+
+        Raises:
+            NoAnswer: an error, none in time, none that can be understood, or the server is gone.
+        """
+        try:
+            result = await self.connection.request(method, params, seconds=self._limits.language_answer_seconds)
+        except TimeoutError as error:
+            self._timeouts += 1
+            if self._timeouts >= MAX_TIMEOUTS:
+                self.connection.end(NoAnswer(f"{error}, again; it was ended"))
+                self._halt.set()
+            raise NoAnswer(str(error)) from error
+        self._timeouts = 0
+        return result
+
+    async def catch_up(self) -> list[FileChange]:
+        """Tell it which files changed since the last time; return them."""
+        changes = await to_thread.run_sync(self._files.look)
+        if changes:
+            events = [types.FileEvent(file_uri(one.path), _CHANGES[one.change]) for one in changes]
+            self.connection.notify("workspace/didChangeWatchedFiles", types.DidChangeWatchedFilesParams(events))
+        return changes
+
+    async def settle(self) -> None:
+        """Wait until it has read the project.
+
+        Raises:
+            NoAnswer: it has not within the time of an answer.
+        """
+        with anyio.move_on_after(self._limits.language_answer_seconds):
+            while self.is_busy and self.is_alive:
+                await self._wait_for_news()
+        if self.is_alive and self.is_busy:
+            title = next(iter(self._progress.values()), "") or "reading the project"
+            raise NoAnswer(f"still indexing ({title[:80]}); ask again later")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it says that it has not read the project yet."""
+        unready = self.found.kind.reports_readiness and not self._is_quiescent
+        return bool(self._progress) or unready or self._is_quiescent is False
+
+    def show(self, path: str, text: str) -> str:
+        """Open a file for it, in place of the one before, and return its URI. It reads all others by itself."""
+        uri = file_uri(path)
+        if self._open == (uri, text):
+            return uri
+        if self._open is not None:
+            before = types.TextDocumentIdentifier(self._open[0])
+            self.connection.notify("textDocument/didClose", types.DidCloseTextDocumentParams(before))
+        self._version += 1
+        self._diagnostics = None
+        language = self.found.kind.languages.get(ending_of(path), "plaintext")
+        document = types.TextDocumentItem(uri, language, self._version, text)
+        self._open = (uri, text)
+        self.connection.notify("textDocument/didOpen", types.DidOpenTextDocumentParams(document))
+        return uri
+
+    async def published_diagnostics(self) -> list[types.Diagnostic]:
+        """Wait for the diagnostics of the open document that a server sends by itself.
+
+        Raises:
+            NoAnswer: none came in time.
+        """
+        with anyio.move_on_after(self._limits.language_answer_seconds):
+            while self._diagnostics is None and self.is_alive:
+                await self._wait_for_news()
+        if self._diagnostics is None:
+            raise self.connection.failure or NoAnswer("it sent no diagnostics in time")
+        return structured_diagnostics(self._diagnostics[1])
+
+    async def _wait_for_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    async def _run(self) -> None:
+        sandbox, kind = self.sandbox, self.found.kind
+        cache = sandbox.cache or "/tmp"  # noqa: S108  # its own, in the sandbox
+        argv = (self.found.program, *(word.format(cache) for word in kind.argv[1:]))
+        variables = {name: text.format(cache) for name, text in kind.environment.items()}
+        options = RunOptions(
+            is_command=True,
+            input=self._stdin,
+            on_stdout=self.connection.feed,
+            halt=self._halt,
+            timeout_seconds=float("inf"),
+            keep_bytes=KEPT_BYTES,
+            environment=variables,
+        )
+        try:
+            with open_directory(sandbox.roots, self.found.project.path) as directory:
+                completed = await sandbox.runner.run(argv, cwd=directory, options=options)
+            failure = NoAnswer(_ending(completed))
+        except CoreError as error:
+            failure = NoAnswer(str(error))
+        self.connection.end(failure)
+        self._news.set()
+
+    def _take_notice(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "$/progress":
+            self._take_progress(str(params.get("token")), params.get("value"))
+        elif method == "experimental/serverStatus":
+            self._is_quiescent = params.get("quiescent") is True
+        elif method == "textDocument/publishDiagnostics" and self._open and params.get("uri") == self._open[0]:
+            version = params.get("version")
+            if version is None or version == self._version:
+                self._diagnostics = (self._version, params.get("diagnostics"))
+        else:
+            return
+        self._news.set()
+
+    def _take_progress(self, token: str, value: object) -> None:
+        kind = value.get("kind") if isinstance(value, dict) else None
+        if kind == "end":
+            self._progress.pop(token, None)
+        elif kind == "begin" and isinstance(value, dict) and len(self._progress) < MAX_PROGRESS:
+            self._progress[token] = str(value.get("title", ""))
+
+    def _introduction(self) -> types.InitializeParams:
+        uri = file_uri(self.found.project.path)
+        return types.InitializeParams(
+            capabilities=_CAPABILITIES,
+            process_id=None,  # it is not in the same namespace
+            client_info=types.ClientInfo("coretools"),
+            root_uri=uri,
+            initialization_options=dict(self.found.kind.settings),
+            workspace_folders=[types.WorkspaceFolder(uri, os.path.basename(self.found.project.path))],
+        )
+
+
+def _ending(completed: Completed) -> str:
+    """How a server ended."""
+    if completed.stopped_for:
+        return f"it was ended: {completed.stopped_for}"
+    how = f"signal {completed.signal}" if completed.exit_code is None else f"exit code {completed.exit_code}"
+    words = completed.stderr.text().strip().splitlines()
+    return f"it ended with {how}" + (f": {words[-1][:200]}" if words else "")
+
+
+_CAPABILITIES = types.ClientCapabilities(
+    general=types.GeneralClientCapabilities(
+        position_encodings=[types.PositionEncodingKind.Utf32, types.PositionEncodingKind.Utf16]
+    ),
+    workspace=types.WorkspaceClientCapabilities(
+        apply_edit=False,
+        configuration=True,
+        workspace_folders=True,
+        workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=True),
+        did_change_watched_files=types.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True),
+    ),
+    text_document=types.TextDocumentClientCapabilities(
+        definition=types.DefinitionClientCapabilities(link_support=False),
+        references=types.ReferenceClientCapabilities(),
+        implementation=types.ImplementationClientCapabilities(link_support=False),
+        type_definition=types.TypeDefinitionClientCapabilities(link_support=False),
+        call_hierarchy=types.CallHierarchyClientCapabilities(),
+        rename=types.RenameClientCapabilities(prepare_support=True),
+        diagnostic=types.DiagnosticClientCapabilities(),
+        publish_diagnostics=types.PublishDiagnosticsClientCapabilities(version_support=True),
+    ),
+    window=types.WindowClientCapabilities(work_done_progress=True),
+    experimental={"serverStatusNotification": True},
+)

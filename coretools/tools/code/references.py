@@ -1,0 +1,137 @@
+"""The tool that finds who uses a symbol: by a language server, or else by text, marked as such."""
+
+import time
+from functools import partial
+from typing import Annotated, Literal
+
+from anyio import CapacityLimiter, to_thread
+from pydantic import Field
+
+from coretools.config.limits import Limits
+from coretools.language_servers.answers import Relation, Span, Spans
+from coretools.language_servers.failure import NoAnswer
+from coretools.language_servers.pool import LanguageServers, ServerAnswer
+from coretools.operations.declare import Aliases, Effect, tool
+from coretools.roots.root import RootedPath
+from coretools.roots.root_set import Roots
+from coretools.tools.code.reference_list import FoundReferences, ReferenceReader
+from coretools.tools.code.server_questions import asked_places
+from coretools.tools.code.symbol_target import SymbolTarget, find_target
+from coretools.tools.code.text_mentions import TextMentions
+from coretools.truncation import and_more
+
+NAMED_FILES = 5
+"""Files that a remark names."""
+
+SourcePath = Annotated[
+    str,
+    Field(description="Source file that defines or mentions the symbol"),
+    Aliases("relative_path", "file_path", "file"),
+]
+SymbolName = Annotated[
+    str,
+    Field(description="The symbol: `parse`, or `Class.method` for one in a class, module or type"),
+    Aliases("name", "symbol_name", "name_path", "query"),
+]
+SymbolLine = Annotated[
+    int | None,
+    Field(ge=1, description="Line of `path` that mentions the symbol; default where the file defines it"),
+    Aliases("line_number"),
+]
+
+
+class ReferenceTools:
+    """The tool that follows a symbol through a project."""
+
+    def __init__(self, roots: Roots, limits: Limits, servers: LanguageServers, mentions: TextMentions) -> None:
+        self._roots = roots
+        self._limits = limits
+        self._servers = servers
+        self._mentions = mentions
+        self._limiter = CapacityLimiter(limits.threads)
+
+    @tool(Effect.READ, title="Code references")
+    async def code_references(
+        self,
+        path: SourcePath,
+        symbol: SymbolName,
+        *,
+        line: SymbolLine = None,
+        relation: Annotated[
+            Literal["references", "callers", "implementations", "type"],
+            Field(
+                description="`references` (default): every mention; `callers`: only calls; `implementations`: what"
+                " implements or overrides it; `type`: where its type is defined"
+            ),
+            Aliases("kind"),
+        ] = "references",
+        limit: Annotated[int, Field(ge=1, le=1_000, description="Most lines; default 200, at most 1,000")] = 200,
+        skip: Annotated[
+            int,
+            Field(
+                ge=0,
+                le=1_000_000_000,
+                description="Lines to leave out at the start; default 0, at most 1000000000. A cut answer names the"
+                " value that goes on",
+            ),
+        ] = 0,
+    ) -> FoundReferences:
+        """Find where a symbol is used in the whole project: who calls it, what implements it, where its type is.
+
+        Returns each path, and beneath it `12 in Class.method: text` for each line, with the function that it is in, and
+        `definition` in place of it. A language server answers, which knows what a name means: others of the same name
+        are left out. Without one, or if it still indexes or fails, the first line in brackets says so, and the lines
+        are matches of the text. The last lines in brackets say what is left out. To see the definition itself take
+        code_symbols with `name`; to rename, code_rename. Example: {"path": "src/config.py", "symbol": "Config.load"}.
+        """
+        target = await to_thread.run_sync(partial(find_target, self._roots, path, symbol, line), limiter=self._limiter)
+        deadline = time.monotonic() + self._limits.search_seconds
+        try:
+            spans, answer = await asked_places(self._servers, target, relation)
+        except NoAnswer as reason:
+            return await self._by_text(target, relation, reason, deadline=deadline, page=(skip, limit))
+        reader = ReferenceReader(self._roots, self._limits, target.name)
+        read = partial(reader.read, spans, skip=skip, limit=limit)
+        files, total = await to_thread.run_sync(read, limiter=self._limiter)
+        notes = [*reader.notes, *answer.remarks, *self._scope(answer)]
+        if relation == "references":
+            notes += await self._others(target, spans, deadline)
+        return FoundReferences(files=files, total=total, source=answer.server.kind.name, notes=notes)
+
+    def _scope(self, answer: ServerAnswer) -> list[str]:
+        """The remark that not all of the root was searched."""
+        project = answer.server.project
+        if project.relative == ".":
+            return []
+        return [f"beneath {self._roots.display_path(project)}, the project of this file"]
+
+    async def _others(self, target: SymbolTarget, spans: Spans, deadline: float) -> list[str]:
+        """The remark on files that contain the text and that the server does not name."""
+        top = RootedPath(target.place.root, ".")
+        found = await self._mentions.find(target.name, top, output="files", deadline=deadline)
+        known = {self._roots.display_path(place) for span in spans.spans if (place := self._roots.split(span.path))}
+        others = [file.path for file in found.files if file.path not in known]
+        if not others:
+            return []
+        shown = and_more(others[:NAMED_FILES], len(others))
+        return [f"the text {target.name} is also in files where it is no reference: {shown}"]
+
+    async def _by_text(
+        self, target: SymbolTarget, relation: Relation, reason: NoAnswer, *, deadline: float, page: tuple[int, int]
+    ) -> FoundReferences:
+        """Answer with the lines that contain the name."""
+        skip, limit = page
+        top = RootedPath(target.place.root, ".")
+        found = await self._mentions.find(target.name, top, output="matches", deadline=deadline)
+        spans = [
+            Span(self._roots.place(file.path).path, shown.number - 1, 0, shown.number - 1, 0)
+            for file in found.files
+            for group in file.groups
+            for shown in group
+        ]
+        reader = ReferenceReader(self._roots, self._limits, target.name)
+        read = partial(reader.read, Spans(tuple(spans), "utf-32"), skip=skip, limit=limit)
+        files, total = await to_thread.run_sync(read, limiter=self._limiter)
+        notes = [*reader.notes, *(["there are more, which were not searched"] if found.more or found.timed_out else [])]
+        warning = f"not known: {relation} of {target.name}: {reason}. These are all lines that contain its text"
+        return FoundReferences(files=files, total=total, source="text", warning=warning, notes=notes)

@@ -1,0 +1,122 @@
+"""Where a symbol is that a caller names: by file, name and line, since models count no columns."""
+
+import re
+from dataclasses import dataclass
+
+from coretools.errors import InvalidArguments, NotFound
+from coretools.language_servers.positions import Lines
+from coretools.roots.read import FileContent, read_bytes
+from coretools.roots.root import RootedPath
+from coretools.roots.root_set import Roots
+from coretools.roots.text import decode
+from coretools.tools.answer_budget import cut_line
+from coretools.tools.code.outline import Symbol, outline_of
+from coretools.truncation import and_more
+
+MAX_BYTES = 4 * 1024 * 1024
+"""Largest file that a language server is asked about."""
+
+NAMED_LINES = 10
+"""Lines that an error names."""
+
+_SEPARATORS = re.compile(r"::|[.#/]")
+_PART = re.compile(r"[^\W\d][\w$!?=-]*")
+
+
+def name_parts(name: str) -> tuple[str, ...]:
+    """Return the components of a name.
+
+    Raises:
+        InvalidArguments: it is not a name.
+    """
+    parts = tuple(_SEPARATORS.split(name.strip().removesuffix("()"))) if name.strip() else ()
+    if not all(map(_PART.fullmatch, parts)):
+        raise InvalidArguments(
+            f"name: {name!r} is not the name of a symbol; give one such as parse or Class.method, or take search_text"
+        )
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolTarget:
+    """A mention of a symbol in a file."""
+
+    content: FileContent
+    lines: Lines
+    offset: int
+    name: str
+    """The last component of what the caller named."""
+
+    @property
+    def place(self) -> RootedPath:
+        """Where the file is."""
+        return self.content.place
+
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+        return self.lines.position(self.offset, "utf-32")[0] + 1
+
+
+def find_target(roots: Roots, path: str, symbol: str, line: int | None) -> SymbolTarget:
+    """Find a symbol in a file: on the line, or else where the file defines it.
+
+    Raises:
+        NotFound: the line does not have it, or the file does not define it; or defines it more than once.
+        InvalidArguments, NotText, TooLarge, and errors of resolving.
+    """
+    parts = name_parts(symbol)
+    if not parts:
+        raise InvalidArguments("symbol: name the symbol, such as parse or Class.method")
+    content = read_bytes(roots, path, limit_bytes=MAX_BYTES)
+    lines = Lines.of(decode(content.data, content.display_path).text)
+    if line is None:
+        offset = _definition(lines, content.display_path, parts)
+    else:
+        offset = _on_line(lines, content.display_path, line - 1, parts[-1])
+    return SymbolTarget(content, lines, offset, parts[-1])
+
+
+def word(name: str) -> "re.Pattern[str]":
+    """Return the pattern of a name as a whole word."""
+    return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+
+
+def _on_line(lines: Lines, path: str, line: int, name: str) -> int:
+    found = word(name).search(lines.line(line))
+    if found is not None:
+        return lines.starts[line] + found.start()
+    shown = cut_line(lines.line(line).strip(), longest=200)
+    raise NotFound(f"{path}:{line + 1}: no {name} on this line: {shown!r}; {_mentions(lines, name)}", path=path)
+
+
+def _definition(lines: Lines, path: str, parts: tuple[str, ...]) -> int:
+    outline = outline_of(path, lines.text)
+    found = [] if outline is None else outline.named(parts)
+    names = dict.fromkeys(one.path for one in found)
+    if not found:
+        raise NotFound(f"{path}: defines no {'.'.join(parts)}; {_mentions(lines, parts[-1])}", path=path)
+    if len(names) > 1:
+        shown = and_more([f"{one.path} (line {one.line})" for one in found[:NAMED_LINES]], len(found))
+        raise NotFound(f"{path}: defines several: {shown}; name one, or its line", path=path)
+    return _name_in(lines, found[0])
+
+
+def _name_in(lines: Lines, symbol: Symbol) -> int:
+    """The offset of the name in a definition, which may begin with decorators."""
+    pattern = word(symbol.name)
+    for number in range(symbol.line - 1, symbol.end_line):
+        text = lines.line(number)
+        if text.strip().startswith(symbol.signature[:40]) and (found := pattern.search(text)):
+            return lines.starts[number] + found.start()
+    found = pattern.search(lines.text, lines.starts[symbol.line - 1])
+    return lines.starts[symbol.line - 1] if found is None else found.start()
+
+
+def _mentions(lines: Lines, name: str) -> str:
+    """Where the text of a name is, for an error."""
+    numbers = [lines.position(one.start(), "utf-32")[0] + 1 for one in word(name).finditer(lines.text)]
+    numbers = list(dict.fromkeys(numbers))
+    if not numbers:
+        return "the file does not contain it"
+    return f"the text is on the lines {and_more(map(str, numbers[:NAMED_LINES]), len(numbers))}; give one as `line`"

@@ -1,0 +1,101 @@
+"""A language server that does what its project tells it: planted as a program of the project."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PLAN = json.loads(Path("plan.json").read_text())
+MODE = PLAN["mode"]
+
+
+def send(message: dict[str, object]) -> None:
+    data = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n%b" % (len(data), data))
+    sys.stdout.buffer.flush()
+
+
+def receive() -> dict[str, object]:
+    length = 0
+    while line := sys.stdin.buffer.readline():
+        if line == b"\r\n":
+            return dict(json.loads(sys.stdin.buffer.read(length)))
+        name, _, value = line.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    sys.exit(0)
+
+
+def reached() -> list[str]:
+    """What this process could reach of what it must not."""
+    found = []
+    for name in ("home", "other_root", "hidden"):
+        with suppress(OSError):
+            found.append(name + Path(PLAN[name]).read_text())
+    for name in ("written", "home_written", "other_written"):
+        try:
+            Path(PLAN[name]).write_text("x")
+            if name != "home_written":  # the sandbox has a home of its own, at the same path
+                found.append(name)
+        except OSError:
+            pass
+    try:
+        socket.create_connection(("127.0.0.1", PLAN["port"]), 2).close()
+        found.append("network")
+    except OSError:
+        pass
+    found += [name for name in os.environ if name == "PASSED_SECRET"]
+    return found
+
+
+def attack() -> str:
+    subprocess.Popen(["sleep", PLAN["marker"]], start_new_session=True)
+    replies = []
+    edit = {"changes": {Path("a.py").absolute().as_uri(): []}}
+    for number, (method, params) in enumerate(
+        (("workspace/applyEdit", {"edit": edit}), ("workspace/executeCommand", {"command": "rm"}))
+    ):
+        send({"id": f"x{number}", "method": method, "params": params})
+        while (message := receive()).get("id") != f"x{number}":
+            pass
+        replies.append(json.dumps(message.get("result") or message.get("error")))
+    return f"REACHED {reached()} REPLIES {replies}"
+
+
+def answered(number: object, method: str, params: object) -> None:
+    uri = Path("a.py").absolute().as_uri()
+    here = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 9}}
+    elsewhere = {"start": {"line": 3, "character": 0}, "end": {"line": 3, "character": 5}}
+    if method == "initialize":
+        known = {"referencesProvider": True, "renameProvider": True, "diagnosticProvider": {}}
+        send({"id": number, "result": {"capabilities": {**known, "positionEncoding": "utf-32"}}})
+        if MODE == "indexing":
+            send({"method": "$/progress", "params": {"token": 1, "value": {"kind": "begin", "title": "Reading"}}})
+    elif MODE == "crash":
+        print("no memory left", file=sys.stderr)
+        os._exit(3)
+    elif MODE == "garbage":
+        sys.stdout.write("Traceback (most recent call last):\n" * 100)
+        sys.stdout.flush()
+    elif MODE == "flood":
+        while True:
+            send({"method": "window/logMessage", "params": {"type": 3, "message": "x" * 1_000_000}})
+    elif MODE == "hang":
+        time.sleep(1000)
+    elif MODE == "attack":
+        send({"id": number, "error": {"code": 1, "message": attack()}})
+    elif method == "textDocument/rename":
+        edits = {"zero": [], "stale": [elsewhere], "outside": [here]}[MODE]
+        target = "file:///etc/passwd" if MODE == "outside" else uri
+        send({"id": number, "result": {"changes": {target: [{"range": one, "newText": "other"} for one in edits]}}})
+    else:
+        send({"id": number, "result": {"shape": "of nothing"}})
+
+
+while True:
+    message = receive()
+    if "id" in message and "method" in message:
+        answered(message["id"], str(message["method"]), message.get("params"))

@@ -1,0 +1,153 @@
+"""Language servers of strangers: what they can reach, and what is said when they fail (docs/specs/language-servers.md).
+
+The server is a program of the project, as an agent can plant one.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.docker_profile import under_profile
+from tests.protocol.peer import Peer, marker, peer, processes_with, wait_until_none, wait_until_some
+
+FAKE = Path(__file__).with_name("fake_server.py")
+CODE = "def parse(text):\n    return text\n\n\nparse('x')\n"
+
+
+class Projects:
+    """Projects of one root, each with a plan for the planted language server, beside another root and a home."""
+
+    def __init__(self, top: Path, *modes: str, port: int = 1) -> None:
+        self.top, self.other, self.home = top / "root", top / "other", top / "home"
+        self.marker = marker()
+        programs = self.top / ".venv" / "bin"
+        for path in (programs, self.other, self.home, *(self.top / mode for mode in modes)):
+            path.mkdir(parents=True)
+        (self.top / ".env").write_text("SECRET=1")
+        (self.other / "data").write_text("of another root")
+        (self.home / "canary").write_text("canary")
+        (programs / "ty").write_text(f"#!/usr/bin/env python3\n{FAKE.read_text()}")
+        (programs / "ty").chmod(0o755)
+        plan = {
+            "marker": self.marker,
+            "port": port,
+            "home": str(self.home / "canary"),
+            "other_root": str(self.other / "data"),
+            "hidden": str(self.top / ".env"),
+            "written": str(self.top / "written"),
+            "home_written": str(self.home / "written"),
+            "other_written": str(self.other / "written"),
+        }
+        for mode in modes:
+            (self.top / mode / "a.py").write_text(CODE)
+            (self.top / mode / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+            (self.top / mode / "plan.json").write_text(json.dumps(plan | {"mode": mode}))
+
+    @contextmanager
+    def served(self, *words: str, before: tuple[str, ...] = ()) -> Iterator[Peer]:
+        environment = {"HOME": str(self.home), "PASSED_SECRET": "1", "XDG_CACHE_HOME": str(self.home / "cache")}
+        words = ("--limit", "language_answer_seconds=3", "--pass-env", "PASSED_SECRET", *words)
+        with peer(self.top, self.other, *words, environment=environment, before=before) as client:
+            client.start_session()
+            yield client
+
+
+def asked(client: Peer, mode: str, tool: str = "code_references", **more: object) -> str:
+    arguments = {"path": f"{mode}/a.py", "symbol": "parse", **more}
+    result = client.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
+    return str(result["content"][0]["text"])
+
+
+@pytest.mark.parametrize("tier", ["full", "landlock"])
+def test_a_planted_server_reaches_nothing(tmp_path: Path, tier: str) -> None:
+    """language-servers-2, language-servers-3, language-servers-4"""
+    before = tuple(map(str, under_profile())) if tier == "landlock" else ()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        projects = Projects(tmp_path, "attack", port=listener.getsockname()[1])
+        with projects.served("--require-tier", tier, before=before) as client:
+            text = asked(client, "attack")
+            if "requires tier" in text:
+                pytest.skip(f"tier {tier} is not available here")
+            # In tier landlock hidden files are hidden from no command (docs/specs/confinement.md).
+            assert "REACHED []" in text or (tier == "landlock" and "REACHED ['hiddenSECRET=1']" in text), text
+            assert '"applied": false' in text
+            assert "not supported" in text
+            assert "5: parse('x')" in text, "what is known without a server"
+            wait_until_some(projects.marker)
+            client.process.kill()
+            client.process.wait()
+            assert wait_until_none(projects.marker) == [], "kill -9 of ours leaves nothing"
+    assert (projects.top / "attack" / "a.py").read_text() == CODE
+    assert sorted(os.listdir(projects.other)) == ["data"]
+    assert "written" not in os.listdir(projects.top)
+    assert "written" not in os.listdir(projects.home)
+
+
+FAILURES = {
+    "garbage": "it wrote something that is not the protocol",
+    "flood": "no answer within 3 s",
+    "hang": "no answer within 3 s",
+    "indexing": "still indexing (Reading); ask again later",
+    "shapeless": "its answer does not fit the protocol",
+    "crash": "it ended with exit code 3: no memory left",
+}
+RENAMES = {
+    "zero": "names no place to rename parse at; nothing changed",
+    "stale": "is to be renamed, and not parse; nothing was changed",
+    "outside": "/etc/passwd",
+}
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Projects:
+    return Projects(tmp_path_factory.mktemp("projects"), "attack", *FAILURES, *RENAMES)
+
+
+@pytest.fixture(scope="module")
+def client(projects: Projects) -> Iterator[Peer]:
+    with projects.served("--limit", "language_servers=1") as served:
+        yield served
+
+
+def test_only_a_question_starts_a_server(projects: Projects) -> None:
+    """language-servers-1"""
+    with projects.served() as client:
+        client.ask("tools/call", {"name": "code_symbols", "arguments": {"path": "attack/a.py"}})
+        assert processes_with(projects.marker) == []
+        assert not (projects.home / "cache" / "coretools" / "language-servers").exists()
+
+
+@pytest.mark.parametrize("mode", FAILURES)
+def test_a_server_that_fails_is_told_and_the_text_is_found(client: Peer, mode: str) -> None:
+    """language-servers-7, code-15"""
+    text = asked(client, mode)
+    assert text.startswith("[not known: references of parse: ty: ")
+    assert FAILURES[mode] in text.splitlines()[0]
+    assert "1 definition: def parse(text):" in text
+    assert "5: parse('x')" in text
+
+
+def test_a_server_that_crashes_is_restarted_once_and_then_told(client: Peer) -> None:
+    """language-servers-6"""
+    assert "no memory left" in asked(client, "crash")
+    assert "that happened twice, so it is not started again for a while" in asked(client, "crash")
+
+
+@pytest.mark.parametrize("mode", RENAMES)
+def test_a_rename_that_does_not_fit_the_files_changes_nothing(client: Peer, projects: Projects, mode: str) -> None:
+    """code-18"""
+    assert RENAMES[mode] in asked(client, mode, "code_rename", new_name="other")
+    assert (projects.top / mode / "a.py").read_text() == CODE
+
+
+def test_the_server_that_was_used_longest_ago_makes_room(client: Peer, projects: Projects) -> None:
+    """language-servers-5: one may run here."""
+    asked(client, "attack")
+    wait_until_some(projects.marker)
+    asked(client, "shapeless")
+    assert wait_until_none(projects.marker) == []

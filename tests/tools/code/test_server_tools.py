@@ -1,0 +1,133 @@
+"""`code_references`, `code_rename` and `code_check` with a real language server (docs/specs/code.md)."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.protocol.peer import Peer, peer
+
+CONFIG = '''class Config:
+    def load(self, text: str) -> str:
+        return text
+
+
+class Other:
+    def load(self) -> None:
+        """Of another class: load."""
+'''
+APP = """from config import Config
+
+
+def main() -> None:
+    config = Config()
+    config.load("x")  # load it
+"""
+
+
+@pytest.fixture(scope="module")
+def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    project = tmp_path_factory.mktemp("project")
+    (project / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    (project / "config.py").write_text(CONFIG)
+    (project / "app.py").write_text(APP)
+    (project / "a.ts").write_text("export function parse() { return 1 }\nparse()\n")
+    (project / "inner").mkdir()
+    (project / "inner" / "setup.py").write_text("")
+    (project / "inner" / "twice.py").write_text("class A:\n    def f(self): pass\nclass B:\n    def f(self): pass\n")
+    return project
+
+
+@pytest.fixture(scope="module")
+def client(top: Path) -> Iterator[Peer]:
+    with peer(top, environment={"PATH": "/usr/bin:/bin"}) as served:
+        served.start_session()
+        yield served
+
+
+def asked(client: Peer, tool: str, **arguments: object) -> dict[str, Any]:
+    return dict(client.ask("tools/call", {"name": tool, "arguments": arguments})["result"])
+
+
+def text(client: Peer, tool: str, **arguments: object) -> str:
+    return str(asked(client, tool, **arguments)["content"][0]["text"])
+
+
+def test_references_are_grouped_by_file_with_the_function_around_them(client: Peer) -> None:
+    """code-12, code-14: not the method of another class."""
+    found = text(client, "code_references", path="config.py", symbol="Config.load")
+    assert (
+        found
+        == 'app.py\n6 in main: config.load("x")  # load it\nconfig.py\n2 definition: def load(self, text: str) -> str:'
+    )
+    by_line = text(client, "code_references", path="app.py", symbol="load", line=6)
+    assert by_line == found
+    callers = text(client, "code_references", path="config.py", symbol="Config.load", relation="callers")
+    assert callers == 'app.py\n6 in main: config.load("x")  # load it'
+
+
+def test_a_symbol_that_is_not_there_is_an_error_with_lines(client: Peer) -> None:
+    """code-13"""
+    line = text(client, "code_references", path="app.py", symbol="load", line=5)
+    assert line == "app.py:5: no load on this line: 'config = Config()'; the text is on the lines 6; give one as `line`"
+    several = text(client, "code_references", path="inner/twice.py", symbol="f")
+    assert several == "inner/twice.py: defines several: A.f (line 2), B.f (line 4); name one, or its line"
+    assert "the file does not contain it" in text(client, "code_references", path="app.py", symbol="absent")
+
+
+def test_a_language_without_a_server_is_answered_by_text_and_says_how_to_get_one(client: Peer) -> None:
+    """code-15, language-servers-1"""
+    found = text(client, "code_references", path="a.ts", symbol="parse")
+    assert found.startswith(
+        "[not known: references of parse: no language server for TypeScript, JavaScript is installed"
+    )
+    assert "npm install" in found
+    assert found.endswith("a.ts\n1 definition: export function parse() { return 1 }\n2: parse()")
+    assert asked(client, "code_rename", path="a.ts", symbol="parse", new_name="read")["isError"]
+
+
+def test_the_project_of_a_file_is_named_if_it_is_not_the_root(client: Peer) -> None:
+    """code-14, language-servers-1"""
+    found = text(client, "code_references", path="inner/twice.py", symbol="A.f")
+    assert found == "inner/twice.py\n2 definition: def f(self): pass\n[beneath inner, the project of this file]"
+
+
+def test_changes_by_commands_are_told_before_the_next_answer(client: Peer, top: Path) -> None:
+    """language-servers-8, code-16"""
+    assert "no problem" in text(client, "code_check", paths=["app.py", "config.py"])
+    command = "sed -i 's/text: str) -> str/text: int) -> int/' config.py && echo 'Config().load(1)' > new.py"
+    text(client, "run_command", command=f"{command} && sed -i '1i from config import Config' new.py")
+    checked = text(client, "code_check", paths=["."])
+    assert "app.py:6: error: " in checked
+    assert "invalid-argument-type" in checked
+    assert "a.ts: only its syntax was checked: no language server for TypeScript" in checked
+    assert "new.py\n2: Config().load(1)" in text(client, "code_references", path="config.py", symbol="Config.load")
+    (top / "new.py").unlink()
+    (top / "config.py").write_text(CONFIG)
+    assert "new.py" not in text(client, "code_references", path="config.py", symbol="Config.load")
+
+
+def test_a_rename_changes_every_file_and_undo_takes_it_back(client: Peer, top: Path) -> None:
+    """code-17: comments, strings and others of the same name stay."""
+    preview = text(client, "code_rename", path="config.py", symbol="Config.load", new_name="read", dry_run=True)
+    assert preview.startswith("2 replacements in 2 files\nwould edit app.py: 1 replacement\n")
+    assert (top / "app.py").read_text() == APP
+    done = asked(client, "code_rename", path="config.py", symbol="Config.load", new_name="read")
+    assert (top / "app.py").read_text() == APP.replace("config.load(", "config.read(")
+    assert (top / "config.py").read_text() == CONFIG.replace("load", "read", 1)
+    assert subprocess.run(["grep", "-c", "load", top / "config.py"], capture_output=True, check=True).stdout == b"2\n"
+    assert "not a name" not in str(done)
+    changes = text(client, "list_changes")
+    assert "code_rename" in changes
+    change = int("".join(filter(str.isdigit, changes.split()[0])))
+    text(client, "undo", change=change)
+    assert (top / "app.py").read_text() == APP
+    assert (top / "config.py").read_text() == CONFIG
+
+
+def test_a_new_name_that_is_no_name_is_refused(client: Peer) -> None:
+    """code-17"""
+    refused = text(client, "code_rename", path="config.py", symbol="Config", new_name="a b")
+    assert refused == "new_name: 'a b' is no name; give one such as load_all"
