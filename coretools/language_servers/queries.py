@@ -1,6 +1,6 @@
 """The questions that tools ask a session: places of a symbol, a rename, the diagnostics of a file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,16 @@ class SymbolPosition:
     offset: int
 
 
+FindMention = Callable[[Span], Awaitable[SymbolPosition | None]]
+"""Finds the symbol at a place of a file; None if the file does not have it there."""
+
+MAX_OVERRIDING = 200
+"""Overriding methods that are renamed with one."""
+
+MAX_SUPERTYPES = 50
+"""Classes above one that are looked at."""
+
+
 async def places(session: Session, symbol: SymbolPosition, relation: Relation) -> Spans:
     """Return the places that have this relation to a symbol.
 
@@ -61,20 +71,67 @@ async def places(session: Session, symbol: SymbolPosition, relation: Relation) -
     return Spans(spans, session.encoding)
 
 
-async def rename(session: Session, symbol: SymbolPosition, new_name: str) -> dict[str, list[TextChange]]:
-    """Return the replacements that rename a symbol, by the absolute path of their file.
+async def rename(
+    session: Session, symbol: SymbolPosition, new_name: str, mention: FindMention
+) -> dict[str, set[TextChange]]:
+    """Return the replacements that rename a symbol and what overrides it, by the absolute path of their file.
+
+    Not every server renames overriding methods too: then it is asked about each.
 
     Raises:
         NoAnswer: the server can't rename it, or wants more than to replace text.
     """
     if not session.can("renameProvider"):
         raise NoAnswer("it can't rename")
+    changes = await _rename_at(session, symbol, new_name)
+    for span in await _overriding(session, symbol):
+        covered = {(one.span.path, one.span.line) for edits in changes.values() for one in edits}
+        found = None if (span.path, span.line) in covered else await mention(span)
+        if found is not None:
+            for path, edits in (await _rename_at(session, found, new_name)).items():
+                changes.setdefault(path, set()).update(edits)
+    return changes
+
+
+async def supertypes(session: Session, owner: SymbolPosition) -> list[Span]:
+    """Return the classes from which a class inherits, at their names.
+
+    Raises:
+        NoAnswer: the server does not know them.
+    """
+    if not session.can("typeHierarchyProvider"):
+        return []
+    document, position = _position(session, owner)
+    waiting = await session.ask(
+        "textDocument/prepareTypeHierarchy", types.TypeHierarchyPrepareParams(document, position)
+    )
+    found: dict[Span, None] = {}
+    waiting = list(waiting or ())
+    while waiting and len(found) < MAX_SUPERTYPES:
+        above = await session.ask("typeHierarchy/supertypes", types.TypeHierarchySupertypesParams(waiting.pop()))
+        for item in above or ():
+            span = _span(_local(item.uri), item.selection_range)
+            if span not in found:
+                found[span] = None
+                waiting.append(item)
+    return list(found)
+
+
+async def _overriding(session: Session, symbol: SymbolPosition) -> list[Span]:
+    """What implements or overrides a symbol; nothing where that is not known."""
+    try:
+        return list((await places(session, symbol, "implementations")).spans)[:MAX_OVERRIDING]
+    except NoAnswer:
+        return []
+
+
+async def _rename_at(session: Session, symbol: SymbolPosition, new_name: str) -> dict[str, set[TextChange]]:
     document, position = _position(session, symbol)
     edit = await session.ask("textDocument/rename", types.RenameParams(document, position, new_name))
-    changes: dict[str, list[TextChange]] = {}
+    changes: dict[str, set[TextChange]] = {}
     for uri, edits in _edits(edit):
         path = _local(uri)
-        changes.setdefault(path, []).extend(TextChange(_span(path, one.range), one.new_text) for one in edits)
+        changes.setdefault(path, set()).update(TextChange(_span(path, one.range), one.new_text) for one in edits)
     return changes
 
 

@@ -1,7 +1,6 @@
 """The tool that renames a symbol in a whole project: in all files, or in none."""
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -9,7 +8,7 @@ from anyio import to_thread
 from pydantic import Field
 
 from coretools.config.limits import Limits
-from coretools.errors import Conflict, EditRefused, InvalidArguments, OutsideRoot, Unsupported
+from coretools.errors import Conflict, CoreError, EditRefused, InvalidArguments, OutsideRoot, Unsupported
 from coretools.language_servers.answers import TextChange
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.pool import LanguageServers
@@ -21,9 +20,10 @@ from coretools.roots.root_set import Roots
 from coretools.roots.text import decode
 from coretools.roots.write import lock_paths
 from coretools.roots.write_together import MAX_CHANGES, FileChange
+from coretools.tools.code.outline import outline_of
 from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName
-from coretools.tools.code.server_questions import asked_rename
-from coretools.tools.code.symbol_target import SymbolTarget, find_target
+from coretools.tools.code.server_questions import Rename, asked_rename
+from coretools.tools.code.symbol_target import MAX_BYTES, SymbolTarget, find_target
 from coretools.tools.filesystem.edit_diff import SHOWN_LINES
 from coretools.tools.filesystem.edited_file import EditedFile, EditingToolSet
 from coretools.tools.filesystem.edits import EditedText, Hunk
@@ -90,17 +90,22 @@ class RenameTools(EditingToolSet):
             raise InvalidArguments(f"new_name: {new_name!r} is no name; give one such as load_all")
         target = await to_thread.run_sync(partial(find_target, self._roots, path, symbol, line))
         try:
-            changes, answer, encoding = await asked_rename(self._servers, target, new_name)
+            rename, answer = await asked_rename(self._servers, target, new_name, self._lines)
         except NoAnswer as reason:
             raise Unsupported(
                 f"{target.name} was not renamed: {reason}. search_text finds its text, and edit_files changes it"
             ) from reason
+        changes = rename.changes
         if not any(changes.values()):
             raise EditRefused(f"{answer.server.kind.name} names no place to rename {target.name} at; nothing changed")
         if len(changes) > MAX_CHANGES:
             raise EditRefused(f"{target.name} is in {len(changes)} files; at most {MAX_CHANGES} are changed at once")
-        rename = partial(self._rename, target, changes, encoding, dry_run=dry_run, call=call)
-        edited = await to_thread.run_sync(rename)
+        if base := await self._overridden(target, rename):
+            raise EditRefused(
+                f"{target.name} overrides {base}, which would keep its name; rename it there, and this one follows"
+            )
+        write = partial(self._write, target, rename, dry_run=dry_run, call=call)
+        edited = await to_thread.run_sync(write)
         most_lines = max(_LEAST_LINES, SHOWN_LINES // len(edited))
         return RenamedFiles(
             files=[one.result(dry_run=dry_run, most_lines=most_lines) for one in edited],
@@ -108,16 +113,32 @@ class RenameTools(EditingToolSet):
             replaced=sum(one.edited.replaced for one in edited),
         )
 
-    def _rename(
-        self,
-        target: SymbolTarget,
-        changes: Mapping[str, Sequence[TextChange]],
-        encoding: Encoding,
-        *,
-        dry_run: bool,
-        call: Call,
-    ) -> list[EditedFile]:
+    async def _overridden(self, target: SymbolTarget, rename: Rename) -> str:
+        """The method of a class above that a method overrides, with its place; empty if there is none here."""
+        for span in rename.bases:
+            lines = await self._lines(span.path)
+            outline = None if lines is None else outline_of(span.path, lines.text)
+            owner = None if outline is None else outline.enclosing(span.line + 1)
+            found = [] if outline is None or owner is None else outline.named((owner.name, target.name))
+            renamed = {(path, one.span.line + 1) for path, edits in rename.changes.items() for one in edits}
+            if found and (span.path, found[0].line) not in renamed:
+                return f"{found[0].path} at {self._display_path(span.path)}:{found[0].line}"
+        return ""
+
+    async def _lines(self, path: str) -> Lines | None:
+        """Read a file by its absolute path; None if it can't be read."""
+        place = self._roots.split(path)
+        if place is None:
+            return None
+        read = partial(read_bytes, self._roots, self._roots.display_path(place), limit_bytes=MAX_BYTES)
+        try:
+            return Lines.of(decode((await to_thread.run_sync(read)).data, path).text)
+        except CoreError:
+            return None
+
+    def _write(self, target: SymbolTarget, rename: Rename, *, dry_run: bool, call: Call) -> list[EditedFile]:
         """Make the replacements, all or none."""
+        changes, encoding = rename.changes, rename.encoding
         paths = [self._display_path(path) for path in changes]
         with lock_paths(self._roots, *paths):
             edited = [

@@ -3,15 +3,18 @@
 What speaks the protocol is imported with the first question: it takes half a second.
 """
 
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coretools.language_servers.answers import Problem, Relation, Spans, TextChange
+from coretools.language_servers.answers import Problem, Relation, Span, Spans, TextChange
 from coretools.language_servers.pool import LanguageServers, ServerAnswer
-from coretools.language_servers.positions import Encoding
+from coretools.language_servers.positions import Encoding, Lines
 from coretools.roots.root import RootedPath
-from coretools.tools.code.symbol_target import SymbolTarget
+from coretools.tools.code.symbol_target import SymbolTarget, word
 
 if TYPE_CHECKING:
+    from coretools.language_servers.queries import SymbolPosition
     from coretools.language_servers.session import Session
 
 
@@ -32,23 +35,48 @@ async def asked_places(
     return await servers.answer(target.place, ask)
 
 
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """What a server would change."""
+
+    changes: Mapping[str, Collection[TextChange]]
+    """By the absolute path of the file."""
+    encoding: Encoding
+    bases: tuple[Span, ...]
+    """The classes from which the class of the symbol inherits."""
+
+
+ReadLines = Callable[[str], Awaitable[Lines | None]]
+"""Reads a file by its absolute path; None if it can't be read here."""
+
+
 async def asked_rename(
-    servers: LanguageServers, target: SymbolTarget, new_name: str
-) -> tuple[dict[str, list[TextChange]], ServerAnswer, Encoding]:
-    """Return the replacements by absolute path, the server, and the encoding of their positions.
+    servers: LanguageServers, target: SymbolTarget, new_name: str, read: ReadLines
+) -> tuple[Rename, ServerAnswer]:
+    """Return what renames a symbol.
 
     Raises:
         NoAnswer: there is no server, or it does not answer.
     """
 
-    async def ask(session: "Session") -> tuple[dict[str, list[TextChange]], Encoding]:
-        from coretools.language_servers.queries import SymbolPosition, rename
+    async def ask(session: "Session") -> Rename:
+        from coretools.language_servers.queries import SymbolPosition, rename, supertypes
 
-        position = SymbolPosition(target.place.path, target.lines, target.offset)
-        return await rename(session, position, new_name), session.encoding
+        async def mention(span: Span) -> "SymbolPosition | None":
+            lines = await read(span.path)
+            at = None if lines is None else lines.offset(span.line, 0, "utf-32")
+            found = None if lines is None or at is None else word(target.name).search(lines.text, at)
+            if lines is None or found is None or lines.position(found.start(), "utf-32")[0] != span.line:
+                return None
+            return SymbolPosition(span.path, lines, found.start())
 
-    (changes, encoding), answer = await servers.answer(target.place, ask)
-    return changes, answer, encoding
+        path, lines = target.place.path, target.lines
+        changes = await rename(session, SymbolPosition(path, lines, target.offset), new_name, mention)
+        owner = target.owner_offset
+        above = [] if owner is None else await supertypes(session, SymbolPosition(path, lines, owner))
+        return Rename(changes, session.encoding, tuple(above))
+
+    return await servers.answer(target.place, ask)
 
 
 async def asked_problems(servers: LanguageServers, place: RootedPath, text: str) -> tuple[list[Problem], ServerAnswer]:

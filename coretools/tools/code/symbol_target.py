@@ -53,6 +53,16 @@ class SymbolTarget:
         return self.content.place
 
     @property
+    def owner_offset(self) -> int | None:
+        """The name of the class or type that the file defines it in; None for a mention, or if it is in none."""
+        outline = outline_of(self.content.display_path, self.lines.text)
+        symbol = None if outline is None else outline.enclosing(self.line)
+        if outline is None or symbol is None or symbol.name != self.name or not symbol.scope:
+            return None
+        owners = [one for one in outline.named(symbol.scope) if one.line <= self.line <= one.end_line]
+        return _name_in(self.lines, owners[0]) if owners else None
+
+    @property
     def line(self) -> int:
         """The line, from 1."""
         return self.lines.position(self.offset, "utf-32")[0] + 1

@@ -127,6 +127,20 @@ def test_a_rename_changes_every_file_and_undo_takes_it_back(client: Peer, top: P
     assert (top / "config.py").read_text() == CONFIG
 
 
+def test_overriding_methods_are_renamed_with_what_they_override(client: Peer, top: Path) -> None:
+    """code-19: the one below alone is refused."""
+    (top / "base.py").write_text("class Base:\n    def run(self): pass\n")
+    (top / "child.py").write_text(
+        "from base import Base\n\nclass Child(Base):\n    def run(self): pass\n\nChild().run()\n"
+    )
+    refused = text(client, "code_rename", path="child.py", symbol="Child.run", new_name="go")
+    assert refused == (
+        "run overrides Base.run at base.py:2, which would keep its name; rename it there, and this one follows"
+    )
+    assert text(client, "code_rename", path="base.py", symbol="Base.run", new_name="go").startswith("3 replacements")
+    assert "Child().go()" in (top / "child.py").read_text()
+
+
 def test_a_new_name_that_is_no_name_is_refused(client: Peer) -> None:
     """code-17"""
     refused = text(client, "code_rename", path="config.py", symbol="Config", new_name="a b")
