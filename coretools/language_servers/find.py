@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from coretools.language_servers.kinds import ServerKind, kinds_for
-from coretools.roots.root import RootedPath
+from coretools.language_servers.kinds import KINDS, ServerKind, kinds_for
+from coretools.roots.root import Root, RootedPath
 
 PROJECT_PROGRAMS = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Directories of a project that hold programs."""
@@ -66,6 +66,20 @@ def missing_server(place: RootedPath) -> str:
     kinds = kinds_for(place.relative)
     ways = "; or ".join(f"{kind.name}: {kind.get}" for kind in kinds)
     return f"no language server for {kinds[0].language} is installed ({ways})" if kinds else ""
+
+
+def servers_by_language(root: Root, path: str) -> tuple[list[str], list[str]]:
+    """Say for each language which server files directly in a root get, and for the others how to get one."""
+    found: list[str] = []
+    missing: list[str] = []
+    for language in dict.fromkeys(kind.language for kind in KINDS):
+        kind = next(one for one in KINDS if one.language == language)
+        server = find_server(RootedPath(root, f"a.{next(iter(kind.languages))}"), path)
+        if server is None:
+            missing.append(f"{language} ({kind.name}: {kind.get})")
+        else:
+            found.append(f"{language}: {server.kind.name} from {server.origin}")
+    return found, missing
 
 
 def _project_of(place: RootedPath, kind: ServerKind) -> tuple[RootedPath, bool]:

@@ -13,6 +13,7 @@ from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.distribution import VERSION
 from coretools.errors import CannotStart, CoreError
+from coretools.language_servers.find import servers_by_language
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
 from coretools.process.confined_runner import ConfinedRunner
@@ -62,6 +63,10 @@ class DiagnosticsReport(Result):
     resolver: str
     search: str
     """What lists the files of a text search: which ripgrep, or the built-in engine and why."""
+    servers: list[str]
+    """The language server of each language that has one in the first root, and where it was found."""
+    missing_servers: list[str]
+    """Languages without one, and how to get it."""
     tier: str
     """Tier in which commands are confined: `full`, `landlock` or `none`."""
     network: str
@@ -98,6 +103,8 @@ class DiagnosticsReport(Result):
             *(f"root: {root}" for root in self.roots),
             f"paths resolved by: {self.resolver}",
             f"text searched with: {self.search}",
+            f"language servers: {'; '.join(self.servers) or 'none'}",
+            *([f"no language server: {'; '.join(self.missing_servers)}"] if self.missing_servers else []),
             f"commands are confined in tier: {self.tier}",
             f"network: {self.network}",
             *([f"remotes that the git tools may reach: {', '.join(self.remotes)}"] if self.remotes else []),
@@ -155,19 +162,23 @@ class Diagnostics:
     async def get_diagnostics(self) -> DiagnosticsReport:
         """Report what this server may do and reach, for a call that was refused or a tool that does not work.
 
-        Returns one fact per line: versions, the roots with their rights, how paths and text are searched, the tier in
+        Returns one fact per line: versions, the roots with their rights, how paths and text are searched, the
+        language server of each language or how to get one, the tier in
         which commands are confined and what it closes, the network with the setting that would open it, variables of
         commands, remotes, limits in bytes and seconds, and missing protections. It takes no arguments and changes
         nothing. Only the operator can change these settings. To see the state of a repository use git_status.
         """
         status = await self._runner.prepare()
         ripgrep_version, search = await self._search()
+        servers, missing_servers = servers_by_language(self._roots.first, self._runner.command_path)
         return DiagnosticsReport(
             versions={**await self._versions(), "rg": ripgrep_version},
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
             roots=[_described(root) for root in self._roots.for_git],
             resolver=self._roots.resolver_name,
             search=search,
+            servers=servers,
+            missing_servers=missing_servers,
             tier=status.tier,
             network=self._network.state(status.tier),
             remotes=list(self._network.remotes),

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -98,6 +99,19 @@ async def test_the_ripgrep_of_searches_is_named(tmp_path: Path) -> None:
     assert f"\ntext searched with: ripgrep {report.versions['rg']} (/" in report.text()
     packaged = packaged_ripgrep()
     assert packaged is None or f"({packaged}, installed with coretools)" in report.search
+
+
+async def test_each_language_has_a_server_or_the_way_to_one(tmp_path: Path) -> None:
+    """language-servers-9: one of the project comes before the others."""
+    text = (await diagnosed(RootSpec(str(tmp_path)), environment=environment())).text()
+    assert re.search(r"^language servers: Python: \w+ from", text, re.MULTILINE), "of the extra"
+    assert "Go (gopls: go install" in text
+    program = tmp_path / ".venv" / "bin" / "pyrefly"
+    program.parent.mkdir(parents=True)
+    program.write_text("")
+    program.chmod(0o755)
+    found = await diagnosed(RootSpec(str(tmp_path)), environment=environment())
+    assert "Python: pyrefly from the project" in found.text()
 
 
 async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> None:

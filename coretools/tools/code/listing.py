@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from coretools.cancellation import check_cancelled
 from coretools.config.limits import Limits
 from coretools.errors import CoreError, NotText, TooLarge
 from coretools.escapes import escape_controls
+from coretools.language_servers.answers import Spans
 from coretools.roots.read import open_file
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, cut_line
@@ -46,6 +48,8 @@ class SymbolListing:
         self._bytes = 0
         self._skipped = 0
         self._more = False
+        self._has_hidden = False
+        """Whether a definition is known and can't be shown."""
         self._mentions: list[str] = []
         """Files that contain the name."""
         self._problems: dict[str, list[str]] = {}
@@ -88,6 +92,23 @@ class SymbolListing:
             if text is not None:
                 self._mentions.append(path)
 
+    def read_places(self, spans: Spans) -> None:
+        """Add the symbols that are defined at places which a language server named."""
+        for span in spans.spans:
+            place = self._roots.split(span.path)
+            path = span.path if place is None else self._roots.display_path(place)
+            try:
+                text = None if place is None else self._text(path)
+            except CoreError:
+                text = None
+            outline = None if text is None else outline_of(path, text)
+            symbol = None if outline is None else outline.enclosing(span.line + 1)
+            if text is None or outline is None or symbol is None:
+                self.notes.append(f"defined at {escape_controls(path)}:{span.line + 1}, which is not shown")
+                self._has_hidden = True
+            else:
+                self._add(path, text, replace(outline, symbols=(symbol,)), is_whole=True)
+
     def result(self) -> FoundSymbols:
         """Return the symbols, with remarks on what they lack."""
         notes = list(self.notes)
@@ -95,7 +116,7 @@ class SymbolListing:
             more = self._skip + len(self._symbols)
             notes.append(f"{len(self._symbols)} symbols shown, more exist; skip={more} goes on, or narrow path")
         notes += [f"not all symbols are known of {_named(paths)}: {why}" for why, paths in self._problems.items()]
-        if not self._symbols and not self._more:
+        if not self._symbols and not self._more and not self._has_hidden:
             notes.insert(0, self._nothing())
         return FoundSymbols(symbols=self._symbols, more=self._more, notes=notes)
 

@@ -10,6 +10,7 @@ from anyio import CapacityLimiter
 from pydantic import Field
 
 from coretools.config.limits import Limits
+from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.pool import LanguageServers
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.roots.read import file_status, open_directory
@@ -17,7 +18,8 @@ from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.code.listing import SymbolListing
 from coretools.tools.code.results import FoundSymbols
-from coretools.tools.code.symbol_target import name_parts
+from coretools.tools.code.server_questions import asked_places
+from coretools.tools.code.symbol_target import find_target, name_parts
 from coretools.tools.code.text_mentions import TextMentions
 from coretools.tools.search.ignore import beneath, entries_beneath
 
@@ -50,6 +52,14 @@ class CodeTools:
             ),
             Aliases("symbol", "name_path", "query"),
         ] = "",
+        line: Annotated[
+            int | None,
+            Field(
+                ge=1,
+                description="Line of the file `path` that mentions `name`: return the definition that it means there",
+            ),
+            Aliases("line_number"),
+        ] = None,
         limit: Annotated[
             int,
             Field(
@@ -76,10 +86,12 @@ class CodeTools:
         with `name` each definition as `path:12-30 kind Class.method` and up to 120 lines of its text. Up to 20,000
         bytes: a last line in brackets says if more exist, and the `skip` that goes on. It goes by syntax, in Python,
         JavaScript, TypeScript, Go, Rust, Java and shell, and where the extra `code` is installed in C, C++, C#,
-        Kotlin, Lua, PHP, Ruby, Scala and Swift; files over 1 MiB are left out. To find where a name is used, take
-        search_text; to read further lines, read_file. Example: {"name": "Config.load", "path": "src"}.
+        Kotlin, Lua, PHP, Ruby, Scala and Swift; files over 1 MiB are left out. To find where a symbol is used, take
+        code_references; to read further lines, read_file. Example: {"name": "Config.load", "path": "src"}.
         """
         wanted = name_parts(name)
+        if line is not None:
+            return await self._defined(path, name, line)
         top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
         deadline = time.monotonic() + self._limits.search_seconds
         listing = SymbolListing(self._roots, self._limits, wanted, skip=skip, limit=limit, deadline=deadline)
@@ -91,6 +103,26 @@ class CodeTools:
         else:
             read = partial(self._read_all, top, listing, include_ignored=include_ignored)
         await anyio.to_thread.run_sync(read, limiter=self._limiter)
+        return listing.result()
+
+    async def _defined(self, path: str, name: str, line: int) -> FoundSymbols:
+        """Return the definition of a name as it is meant on a line; by its name alone where no server knows."""
+        target = await anyio.to_thread.run_sync(partial(find_target, self._roots, path, name, line))
+        deadline = time.monotonic() + self._limits.search_seconds
+        listing = SymbolListing(self._roots, self._limits, (target.name,), skip=0, limit=20, deadline=deadline)
+        try:
+            spans, answer = await asked_places(self._servers, target, "definition")
+        except NoAnswer as reason:
+            listing.notes.append(
+                f"the definition of {target.name} at line {line} is not known: {reason}. These have its name"
+            )
+            files = await self._files_with(
+                target.name, RootedPath(target.place.root, "."), listing, include_ignored=False
+            )
+            await anyio.to_thread.run_sync(listing.read_tree, files, limiter=self._limiter)
+            return listing.result()
+        await anyio.to_thread.run_sync(listing.read_places, spans, limiter=self._limiter)
+        listing.notes += answer.remarks
         return listing.result()
 
     def _top(self, path: str) -> RootedPath | None:

@@ -34,6 +34,7 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "config.py").write_text(CONFIG)
     (project / "app.py").write_text(APP)
     (project / "a.ts").write_text("export function parse() { return 1 }\nparse()\n")
+    (project / "outside.py").write_text("import json\njson.dumps(1)\n")
     (project / "inner").mkdir()
     (project / "inner" / "setup.py").write_text("")
     (project / "inner" / "twice.py").write_text("class A:\n    def f(self): pass\nclass B:\n    def f(self): pass\n")
@@ -75,6 +76,18 @@ def test_a_symbol_that_is_not_there_is_an_error_with_lines(client: Peer) -> None
     several = text(client, "code_references", path="inner/twice.py", symbol="f")
     assert several == "inner/twice.py: defines several: A.f (line 2), B.f (line 4); name one, or its line"
     assert "the file does not contain it" in text(client, "code_references", path="app.py", symbol="absent")
+
+
+def test_the_definition_that_a_line_means_is_shown(client: Peer) -> None:
+    """code-20: without a server those of its name, marked."""
+    found = text(client, "code_symbols", path="app.py", name="load", line=6)
+    assert found.splitlines()[:2] == ["config.py:2-3 function Config.load", "    def load(self, text: str) -> str:"]
+    assert "Other" not in found
+    by_name = text(client, "code_symbols", path="a.ts", name="parse", line=2)
+    assert "a.ts:1 function parse" in by_name
+    assert "[the definition of parse at line 2 is not known: no language server for TypeScript" in by_name
+    outside = text(client, "code_symbols", path="outside.py", name="dumps", line=2)
+    assert "defined at /" in outside
 
 
 def test_a_language_without_a_server_is_answered_by_text_and_says_how_to_get_one(client: Peer) -> None:
