@@ -2,8 +2,10 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -285,3 +287,47 @@ def test_what_a_command_closes_by_its_mode_fails_no_record(tmp_path: Path) -> No
         changed = {name for name, state in project.state().items() if before.get(name) != state}
         assert changed == {"gone/new", "closed/file"}
         assert not list(project.spool.iterdir())
+
+
+def test_the_holes_of_a_file_count_nothing_and_stay_holes(tmp_path: Path) -> None:
+    """undo-8, undo-15: one large sparse file neither empties the journal nor fills the disk, whatever its size."""
+    with served(tmp_path, "full") as project:
+        with open(project.root / "sparse", "wb") as file:
+            file.truncate(1 << 40)
+            file.seek(5 << 30)
+            file.write(b"data")
+        (project.root / "small").write_bytes(b"before")
+        project.run("echo new > small")
+        result = project.run("printf x | dd of=sparse bs=1 conv=notrunc status=none")
+        assert "echo new > small" in project.text("list_changes")
+        project.undo(result)
+        with open(project.root / "sparse", "rb") as file:
+            assert os.lseek(file.fileno(), 0, os.SEEK_DATA) == 5 << 30
+            assert os.pread(file.fileno(), 4, 5 << 30) == b"data"
+            assert os.fstat(file.fileno()).st_size == 1 << 40
+
+
+def test_a_lease_that_another_program_breaks_does_not_end_the_command(project: Project) -> None:
+    """undo-15: the supervisor gets SIGIO then, whose default action ends a process."""
+    started = project.run("echo here; read line; echo x > made; echo done", stdin="", wait_seconds=0)
+    run = started["_meta"]["coretools/facts"]["run"]
+    project.client.call("wait_run", run=run, pattern="here", seconds=20)
+    (command,) = processes_with("read line; echo x > made")
+    supervisor = int(Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGIO)
+    project.client.call("write_run", run=run, text="go\n", end=True)
+    ended = project.client.call("wait_run", run=run, seconds=20)
+    assert "exit code 0" in ended["content"][0]["text"], ended
+
+
+def test_a_message_that_comes_while_a_file_is_copied_is_received_once(tmp_path: Path) -> None:
+    """undo-15: the server sends one to each command after 30 ms; the supervisor waited for another one for ever."""
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as state,  # another file system: copied in pieces of 1 MiB
+        served(tmp_path, "full", environment={"XDG_STATE_HOME": state}) as project,
+    ):
+        for _ in range(5):
+            for number in range(40):
+                (project.root / f"{number}").write_bytes(b"x" * 1_500_000)
+            project.run("for i in $(seq 0 39); do echo new > $i; done")
+        assert (project.root / "0").read_text() == "new\n"

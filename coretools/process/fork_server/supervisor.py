@@ -51,6 +51,8 @@ def supervise(control: socket.socket, requests: socket.socket, restrictions: Res
     The next command is preforked as soon as nothing is left of the one before.
     """
     syscalls.set_child_subreaper()
+    # Sent when somebody opens a file at the moment of a lease on it (preimages). Its default action ends a process.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     handles = () if restrictions.changes is None else restrictions.changes.handles
     is_scoped = landlock.confine_signals(os.getppid(), handles)
     while _run_one(control, requests, restrictions, is_scoped=is_scoped):
@@ -139,7 +141,8 @@ class _ProcessTree:
         if self._is_killed:
             self._end("")
             return True
-        if self._control.fileno() in ready and self._handle_command(self._receive()):
+        # Asked again: the message may have been received while a file was copied.
+        if self._control.fileno() in ready and self._has_message() and self._handle_command(self._receive()):
             return True
         if self._interval is None or time.monotonic() < self._next_check:
             return False
@@ -175,9 +178,7 @@ class _ProcessTree:
         Raises:
             OSError: EINTR if the tree is to end.
         """
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        while not self._is_killed and poll.poll(0):
+        while not self._is_killed and self._has_message():
             word = self._receive()
             self._is_killed = word not in (WATCH, TERM)
             if not self._is_killed:
@@ -195,6 +196,12 @@ class _ProcessTree:
             self._end(TOO_MANY)
             return True
         return False
+
+    def _has_message(self) -> bool:
+        """Whether a message of the server waits, or it is gone."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _receive(self) -> bytes:
         """Receive a message of the server; empty if it is gone."""
