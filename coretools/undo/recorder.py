@@ -1,6 +1,7 @@
 """Records changes beneath the roots in the journal, before they are made."""
 
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from coretools.errors import TooLarge
 from coretools.roots.change_observer import Entry
 from coretools.undo.change import SAME_CONTENT, EntryChange
-from coretools.undo.entry_state import ABSENT, EntryState, state_at, state_of_open
+from coretools.undo.entry_state import ABSENT, EntryState, state_at, state_of, state_of_open
 
 if TYPE_CHECKING:
     from coretools.undo.journal import Journal
@@ -86,7 +87,8 @@ class ChangeRecorder:
         `is_new`: it is created, and has its name already. `is_linked`: the former file is kept itself, not as a copy,
         since its name is taken from it.
         """
-        after = state_of_open(written)
+        status = os.fstat(written)
+        after = state_of_open(written) if status.st_size <= MOST_DIGESTED else state_of(status)
         self._record(
             [(_change(entry, ABSENT, after), 0) if is_new else self._kept(entry, after=after, is_removed=is_linked)]
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from coretools.cancellation import check_cancelled
+from coretools.data_ranges import data_ranges
 from coretools.errors import CoreError
 from coretools.regular_file import temporary_file, write_all
 from coretools.roots.change_observer import Entry
@@ -201,15 +202,14 @@ class Undo:
                 self._roots.write_notes.noted(path),
                 temporary_file(name, directory=here.directory, mode=0o600) as fd,
             ):
-                while block := os.read(stored, BLOCK_BYTES):
-                    write_all(fd, block)
+                _copy(stored, fd)
                 os.fchmod(fd, entry.before.mode & 0o777)
                 os.utime(fd, ns=(entry.before.modified_ns, entry.before.modified_ns))
                 if now.kind == "file":  # else nothing is replaced, and the journal still has it
                     os.fsync(fd)
                 if now.kind == "directory":
                     self._remove(here, now)
-                self._recorder.before_write(here, fd)
+                self._recorder.before_write(here, fd, is_linked=True)
                 if now.kind in ("absent", "directory"):
                     rename_no_replace(here.directory, name, here.directory, here.name)
                 else:
@@ -269,6 +269,16 @@ def _is_metadata(entry: EntryChange) -> bool:
     before, after = entry.before, entry.after
     is_same_link = before.kind == after.kind == "link" and before.target == after.target
     return is_same_link or entry.content == SAME_CONTENT or before.kind == after.kind == "directory"
+
+
+def _copy(source: int, target: int) -> None:
+    """Copy a file to an empty one, without its holes."""
+    size = os.fstat(source).st_size
+    for begin, end in data_ranges(source, size):
+        for at in range(begin, end, BLOCK_BYTES):
+            os.lseek(target, at, os.SEEK_SET)
+            write_all(target, os.pread(source, min(BLOCK_BYTES, end - at), at))
+    os.ftruncate(target, size)
 
 
 def _set_metadata(directory: int, name: str, mode: int, modified_ns: int) -> None:

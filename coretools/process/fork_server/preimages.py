@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from coretools.data_ranges import data_ranges
 from coretools.roots.open_beneath import Openat2Resolver, statx_identity
 from coretools.undo.change_log import (
     ABSENT,
@@ -329,7 +330,7 @@ class Preimages:
 
     def _copy_ranges(self, source: int, target: int, size: int) -> None:
         os.ftruncate(target, size)
-        for begin, end in _data_ranges(source, size):
+        for begin, end in data_ranges(source, size):
             at = begin
             while at < end:
                 copied = _copy_piece(source, target, at, min(end - at, _PIECE_BYTES))
@@ -430,20 +431,6 @@ def _is_cloned(source: int, target: int) -> bool:
             return False
         raise
     return True
-
-
-def _data_ranges(handle: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a file that are no holes."""
-    end = 0
-    while end < size:
-        try:
-            begin = os.lseek(handle, end, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # only a hole is left
-                return
-            raise
-        end = min(os.lseek(handle, begin, os.SEEK_HOLE), size)
-        yield begin, end
 
 
 def _copy_piece(source: int, target: int, at: int, size: int) -> int:
