@@ -73,6 +73,7 @@ class ChangeLog:
         """`handle` is opened with O_APPEND."""
         self._handle = handle
         self.records = 0
+        self.bytes = 0
 
     def append(self, record: ChangeRecord) -> None:
         """Append a record.
@@ -89,6 +90,7 @@ class ChangeLog:
             os.ftruncate(self._handle, begin)
             raise OSError(errno.ENOSPC, "no space for the record of a change")
         self.records += 1
+        self.bytes += written
 
 
 def read_changes(data: bytes) -> Iterator[ChangeRecord]:

@@ -25,6 +25,9 @@ BUSY_SECONDS = 10.0
 UNKNOWN_SECONDS = 3_600.0
 """Age from which a content that no entry has is removed. Of a younger one the entry may be about to be added."""
 
+_ROW_BYTES = 300
+"""About what an entry without its paths occupies."""
+
 _MOST_ID = 2**63 - 1
 """Of SQLite."""
 
@@ -161,6 +164,8 @@ class Journal:
                 "INSERT INTO changes (at, role, tool, summary) VALUES (?, ?, ?, ?)", (time.time(), role, *named)
             )
             change = int(cursor.lastrowid or 0)
+            # The rows count too: they may hold 200,000 long paths, and no content.
+            size += sum(_ROW_BYTES + len(one.path) + len(one.moved_path) for one in kept)
             forgotten = self._insert(database, change, kept, size)
             database.execute("INSERT INTO taken VALUES (?)", (spool,))
         self._forget_contents(forgotten)

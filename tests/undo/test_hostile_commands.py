@@ -331,3 +331,19 @@ def test_a_message_that_comes_while_a_file_is_copied_is_received_once(tmp_path: 
                 (project.root / f"{number}").write_bytes(b"x" * 1_500_000)
             project.run("for i in $(seq 0 39); do echo new > $i; done")
         assert (project.root / "0").read_text() == "new\n"
+
+
+def test_a_record_of_long_paths_is_bounded_and_its_rows_count(tmp_path: Path) -> None:
+    """undo-8, undo-16: it holds no contents, but the server reads it as a whole, and the journal keeps its rows."""
+    with served(tmp_path, "full") as project:
+        result = project.python(
+            """
+import os
+for _ in range(14): os.mkdir("d" * 250); os.chdir("d" * 250)
+os.mkdir("a")
+for _ in range(1900): os.rename("a", "b"); os.rename("b", "a")
+"""
+        )
+        assert "or 67108864 bytes of their paths" in result["content"][0]["text"], result
+        held = project.text("list_changes").split("[the journal has ")[1].split(" bytes")[0]
+        assert int(held) > 1_000_000

@@ -33,6 +33,8 @@ from coretools.undo.change_log import BEGUN, LOG, NOT_KEPT, ChangeLog, ChangeRec
 
 MOST_RECORDS = 200_000
 """Changes of one command that are recorded: a log of 40 MB, and 100 MB of memory."""
+MOST_LOG_BYTES = 64 << 20
+"""Size of the log, for long paths: the server reads it as a whole."""
 _TRIES = 3
 """Looks at a path that is exchanged meanwhile."""
 _COMMAND_LINE_BYTES = 4096
@@ -79,8 +81,8 @@ class CommandRecorder:
         if not self._listener.is_valid(call):
             return
         preimages = self._open()
-        if preimages.records >= MOST_RECORDS:
-            self._note_unrecorded(f"more than {MOST_RECORDS} changes")
+        if self._is_full():
+            self._note_unrecorded(f"more than {MOST_RECORDS} changes, or {MOST_LOG_BYTES} bytes of their paths")
             return
         for tries in range(_TRIES):
             try:
@@ -90,6 +92,9 @@ class CommandRecorder:
                     raise
             else:
                 break
+
+    def _is_full(self) -> bool:
+        return self._log is not None and (self._log.records >= MOST_RECORDS or self._log.bytes >= MOST_LOG_BYTES)
 
     def _read(self, call: InterceptedCall) -> ChangingCall | None:
         """Return what a call changes; None if it changes nothing, or that can't be found out."""

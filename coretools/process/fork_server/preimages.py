@@ -95,11 +95,6 @@ class Preimages:
         self._kept.clear()
         self._contents.clear()
 
-    @property
-    def records(self) -> int:
-        """Number of records so far."""
-        return self._log.records
-
     def before_write(self, path: bytes) -> None:
         """Keep a file that is about to be opened for writing, or the fact that there is none.
 
