@@ -347,3 +347,18 @@ for _ in range(2600): os.rename("a", "b"); os.rename("b", "a")
         assert "or 67108864 bytes of their paths" in result["content"][0]["text"], result
         held = project.text("list_changes").split("[the journal has ")[1].split(" bytes")[0]
         assert int(held) > 1_000_000
+
+
+def test_a_file_with_several_names_has_its_former_content_under_each(project: Project) -> None:
+    """undo-15, undo-16: also if the last name is removed after a write to another; names that stay are mentioned."""
+    (project.root / "one").write_text("before")
+    os.link(project.root / "one", project.root / "two")
+    before = project.state()
+    project.undo(project.run("echo new > one; rm one two"))
+    assert project.state() == before
+    (project.root / "two").unlink()
+    os.link(project.root / "one", project.root / "two")
+    result = project.run("echo new > one")
+    assert "the other names of one" in result["content"][0]["text"]
+    project.undo(result)
+    assert ((project.root / "one").read_text(), (project.root / "two").read_text()) == ("before", "new\n")

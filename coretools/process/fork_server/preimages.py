@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from coretools.data_ranges import data_ranges
-from coretools.roots.open_beneath import Openat2Resolver, statx_identity
+from coretools.roots.open_beneath import Openat2Resolver, birth_time, statx_identity
 from coretools.undo.change_log import (
     ABSENT,
     DIRECTORY,
@@ -83,8 +83,8 @@ class Preimages:
         self._roots, self._spool, self._log, self._limits, self._progress = roots, spool, log, limits, progress
         self._resolver = Openat2Resolver()
         self._kept: set[tuple[int, bytes, str]] = set()
-        self._contents: dict[tuple[int, int], ChangeRecord] = {}
-        """Records of files with several names, by device and inode."""
+        self._contents: dict[tuple[int, int, int | None], ChangeRecord] = {}
+        """Records of files with several names, by device, inode and birth time: numbers of inodes are used again."""
         self._linked: dict[tuple[int, int], bytes] = {}
         """Names in the spool of files that were linked, by device and inode."""
         self._files = 0
@@ -219,8 +219,10 @@ class Preimages:
     def _keep_file(self, entry: _Entry, status: EntryStatus, *, can_link: bool) -> ChangeRecord:
         record = ChangeRecord(FILE, entry.root, entry.path, status)
         identity = (status.device, status.inode)
-        if status.links > 1 and identity in self._contents:
-            return self._contents[identity]._replace(root=entry.root, path=entry.path)
+        # Also if this is the last name that is left.
+        born = birth_time(os.fsdecode(entry.name), entry.parent) if status.links > 1 or self._contents else None
+        if (*identity, born) in self._contents:
+            return self._contents[*identity, born]._replace(root=entry.root, path=entry.path)
         if can_link and identity in self._linked:
             return record._replace(detail=self._linked[identity])
         self._files += 1
@@ -230,7 +232,7 @@ class Preimages:
         if is_linked:
             self._linked[identity] = name
         if status.links > 1:
-            self._contents[identity] = record
+            self._contents[*identity, born] = record
         return record
 
     def _separate(self, entry: _Entry) -> None:
