@@ -64,6 +64,8 @@ class ChangeRecord(NamedTuple):
     """FILE: name of its content in the spool. LINK: target. MOVED: new path. NOT_KEPT: reason."""
     has_writer: bool = False
     """Another process had the file open for writing while it was copied, so that the copy may be torn."""
+    is_shared: bool = False
+    """The change is seen by all names of the file, of which it has several."""
 
 
 class ChangeLog:
@@ -103,5 +105,5 @@ def read_changes(data: bytes) -> Iterator[ChangeRecord]:
         if length > _LARGEST_RECORD or len(body) < length or zlib.crc32(body) != checksum:
             return
         at += length
-        kind, root, path, status, detail, has_writer = marshal.loads(body)  # noqa: S302  # of our own supervisor
-        yield ChangeRecord(kind, root, path, None if status is None else EntryStatus(*status), detail, has_writer)
+        record = ChangeRecord(*marshal.loads(body))  # noqa: S302  # of our own supervisor
+        yield record if record.status is None else record._replace(status=EntryStatus(*record.status))

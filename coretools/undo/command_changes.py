@@ -267,8 +267,8 @@ class _EarlierView:
         state, content = self._recorded(record, after)
         if state is None:
             return
-        if record.status is not None and record.status.links > 1 and not state.is_same(after):
-            self._name_other_names(root, path, record.status)
+        if record.is_shared and state != after:
+            self.unrecorded.append(f"the other names of {path}")
         self._node(root, path).state = state
         index = self._index.get((root, path))
         if index is None:
@@ -349,15 +349,6 @@ class _EarlierView:
         if node.state is not None:
             return node.state
         return NOTHING if node.on_disk is None else self._on_disk(root, node.on_disk)
-
-    def _name_other_names(self, root: str, path: str, status: EntryStatus) -> None:
-        """Name a file that was written to and has further names, of which an undo makes two files."""
-        node, handle = self._node(root, path), self._handles.get(root)
-        if stat.S_ISREG(status.mode) and node.on_disk is not None and handle is not None:
-            with suppress(OSError):
-                now = os.stat(node.on_disk, dir_fd=handle, follow_symlinks=False)
-                if (now.st_dev, now.st_ino) == (status.device, status.inode) and now.st_nlink > 1:
-                    self.unrecorded.append(f"the other names of {path}")
 
     def _on_disk(self, root: str, path: str) -> EntryState:
         handle = self._handles.get(root)

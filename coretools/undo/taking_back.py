@@ -97,7 +97,10 @@ class Undo:
 
     def _restore_directories(self) -> None:
         """Set modes and times of directories, after what is in them."""
-        for place, state in reversed(self._directories):
+        earliest = dict[tuple[str, str], tuple[RootedPath, EntryState]]()
+        for place, state in reversed(self._directories):  # from below, each as it was before its first change
+            earliest.setdefault((place.root.path, place.relative), (place, state))
+        for place, state in earliest.values():
             with suppress(OSError), self._roots.open_parent(place) as (directory, name):
                 _set_metadata(directory, name, state.mode, state.modified_ns)
 

@@ -120,7 +120,8 @@ class Preimages:
         """Keep mode, owner and times."""
         with self._entry(path) as entry:
             if entry is not None and entry.status is not None and self._is_new(entry, _METADATA):
-                self._log.append(ChangeRecord(METADATA, entry.root, entry.path, entry.status))
+                is_shared = stat.S_ISREG(entry.status.mode) and entry.status.links > 1
+                self._log.append(ChangeRecord(METADATA, entry.root, entry.path, entry.status, is_shared=is_shared))
                 self._kept.add((entry.root, entry.path, _METADATA))
 
     def before_move(self, old: bytes, new: bytes, *, replaces: bool = True) -> None:
@@ -217,12 +218,12 @@ class Preimages:
         self._kept.add((entry.root, above, _TIMES))
 
     def _keep_file(self, entry: _Entry, status: EntryStatus, *, can_link: bool) -> ChangeRecord:
-        record = ChangeRecord(FILE, entry.root, entry.path, status)
+        record = ChangeRecord(FILE, entry.root, entry.path, status, is_shared=not can_link and status.links > 1)
         identity = (status.device, status.inode)
         # Also if this is the last name that is left.
         born = birth_time(os.fsdecode(entry.name), entry.parent) if status.links > 1 or self._contents else None
         if (*identity, born) in self._contents:
-            return self._contents[*identity, born]._replace(root=entry.root, path=entry.path)
+            return self._contents[*identity, born]._replace(root=entry.root, path=entry.path, is_shared=False)
         if can_link and identity in self._linked:
             return record._replace(detail=self._linked[identity])
         self._files += 1
