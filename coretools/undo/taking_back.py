@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from coretools.cancellation import check_cancelled
@@ -67,7 +67,7 @@ class Undo:
         self._by_path = {root.path: root for root in roots}
         self._made: set[tuple[str, str]] = set()
         """Directories that this undo has created: what was in them is complete again."""
-        self._directories: list[tuple[RootedPath, EntryState]] = []
+        self._directories: dict[tuple[str, str], tuple[RootedPath, EntryState]] = {}
         """Directories that were created, with the mode and time that they get when everything is in them."""
         self._result = TakenBack()
 
@@ -97,10 +97,7 @@ class Undo:
 
     def _restore_directories(self) -> None:
         """Set modes and times of directories, after what is in them."""
-        earliest = dict[tuple[str, str], tuple[RootedPath, EntryState]]()
-        for place, state in reversed(self._directories):  # from below, each as it was before its first change
-            earliest.setdefault((place.root.path, place.relative), (place, state))
-        for place, state in earliest.values():
+        for place, state in reversed(self._directories.values()):
             with suppress(OSError), self._roots.open_parent(place) as (directory, name):
                 _set_metadata(directory, name, state.mode, state.modified_ns)
 
@@ -135,10 +132,11 @@ class Undo:
             return to.relative + path[len(moved.relative) :] if is_moved else path
 
         self._made = {(root, followed(root, path)) for root, path in self._made}
-        self._directories = [
+        moved_directories = [
             (RootedPath(place.root, followed(place.root.path, place.relative)), state)
-            for place, state in self._directories
+            for place, state in self._directories.values()
         ]
+        self._directories = {(place.root.path, place.relative): (place, state) for place, state in moved_directories}
 
     def _restore(self, entry: EntryChange, here: Entry) -> bool:
         now, before = self._state(here), entry.before
@@ -166,6 +164,7 @@ class Undo:
 
     def _remove(self, here: Entry, now: EntryState) -> None:
         if now.kind != "absent":
+            self._directories.pop((here.place.root.path, here.place.relative), None)
             self._recorder.before_removal([here])
             (os.rmdir if now.kind == "directory" else os.unlink)(here.name, dir_fd=here.directory)
 
@@ -176,7 +175,7 @@ class Undo:
             self._recorder.before_new_directory(here)
             os.mkdir(here.name, 0o700, dir_fd=here.directory)
             self._made.add((entry.root, entry.path))
-            self._directories.append((here.place, before))
+            self._set_at_the_end(here.place, before)
         elif before.kind == "link":
             self._recorder.before_new_link(here, before.target)
             os.symlink(before.target, here.name, dir_fd=here.directory)
@@ -186,9 +185,12 @@ class Undo:
     def _set_metadata(self, here: Entry, before: EntryState, now: EntryState) -> None:
         if before.kind == "directory":  # last: without write permission nothing in it could be restored
             _set_metadata(here.directory, here.name, now.mode | stat.S_IRWXU, now.modified_ns)
-            self._directories.append((here.place, before))
+            self._set_at_the_end(here.place, before)
         else:
             _set_metadata(here.directory, here.name, before.mode & 0o777, before.modified_ns)
+
+    def _set_at_the_end(self, place: RootedPath, state: EntryState) -> None:
+        self._directories[place.root.path, place.relative] = place, state
 
     def _restore_file(self, entry: EntryChange, here: Entry, now: EntryState) -> None:
         if not entry.content:
@@ -260,7 +262,9 @@ class Undo:
                 yield Entry(directory, name, place)
 
     def _state(self, entry: Entry) -> EntryState:
-        return state_at(entry.directory, entry.name, most_digested=MOST_DIGESTED)
+        state = state_at(entry.directory, entry.name, most_digested=MOST_DIGESTED)
+        _, later = self._directories.get((entry.place.root.path, entry.place.relative), (None, state))
+        return replace(state, mode=later.mode) if state.kind == "directory" else state
 
     def _shown(self, entry: EntryChange) -> str:
         root = self._by_path.get(entry.root)

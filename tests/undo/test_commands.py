@@ -274,6 +274,8 @@ COMMANDS = (
     "mv src renamed; rm -rf renamed; mkdir src",
     "cp -a src copy && rm -rf src && mv copy src; mv src/a data/ && mkdir src/a && touch src/a/0.txt",
     "chmod 700 lib; mv data renamed; rm -r lib",
+    "chmod 500 lib; mv data renamed; chmod 700 lib; rm -r lib renamed",
+    "rm untracked; mkdir untracked; mv src s; rm -r untracked; touch untracked",
     "echo new > lib/0.txt; mv lib renamed; mkdir lib; echo x > lib/0.txt; rm -r lib",
     "mv lib a; for i in 1 2 3; do mv a b; echo $i > b/$i; mv b a; done; mkdir lib; mv a lib/; rm lib/a/0.txt",
     "make -s",
