@@ -13,6 +13,7 @@ exclude_patterns = ["README.md", "**/node_modules", ".*", "build"]
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]  # TOML with `...`, Mermaid: shown plain
+smartquotes = False  # examples are copied: "x" and --option as they are
 html_theme = "furo"
 html_title = "coretools"
 html_copy_source = False

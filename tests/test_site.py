@@ -67,6 +67,9 @@ def test_every_page_is_in_the_site_and_no_link_or_contents_are_missing(site: Pat
     made = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     assert {page.relative_to(TREE).with_suffix("") for page in pages} - made == set()
     assert "url=docs/index.html" in (site / "index.html").read_text(encoding="utf-8")
+    git = (site / "docs" / "reference" / "git.html").read_text(encoding="utf-8")
+    assert "git status --short" in git  # as it is typed, not with a dash and curly quotes
+    assert "“" not in git
 
 
 def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:

@@ -192,6 +192,10 @@ def damaged(file: Path) -> None:
     file.write_text("{")
 
 
+def newer(file: Path) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), "sealed": True}))
+
+
 def linked(file: Path) -> None:
     file.rename(file.with_suffix(".old"))
     file.symlink_to(file.with_suffix(".old"))
@@ -199,12 +203,17 @@ def linked(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(mode_644, "others can read the tokens in it"), (damaged, "is damaged"), (linked, "cannot be read")],
+    [
+        (mode_644, "others can read the tokens in it"),
+        (damaged, "is damaged"),
+        (linked, "cannot be read"),
+        (newer, "a newer version of coretools wrote it"),
+    ],
 )
 async def test_a_file_of_tokens_that_others_can_read_or_that_is_damaged_is_refused(
     tmp_path: Path, peers: Peers, change: Callable[[Path], None], message: str
 ) -> None:
-    """client-authorization-3"""
+    """client-authorization-3, installation-12: what this version does not know would be lost by renewing the token."""
     resource, _ = peers
     async with logging_in(tmp_path, resource.url) as connection:
         assert connection.error is None

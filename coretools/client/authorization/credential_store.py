@@ -32,7 +32,7 @@ LOCK_PAUSE_SECONDS = 0.05
 class Credentials(BaseModel):
     """What is known of one server."""
 
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     tokens: OAuthToken | None = None
     expires_at: float | None = None
@@ -76,7 +76,7 @@ class CredentialStore:
         """Return what is stored.
 
         Raises:
-            BadSetting: the file is damaged, or others can read it.
+            BadSetting: the file is damaged, a newer version wrote it, or others can read it.
         """
         if self.path is None:
             return Credentials()
@@ -86,7 +86,7 @@ class CredentialStore:
         except FileNotFoundError:
             return Credentials()
         except (OSError, ValidationError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is damaged"
+            reason = error.strerror if isinstance(error, OSError) else _fault(error)
             raise BadSetting(f"{self.path}: cannot be read ({reason}); delete it and log in again") from error
         if not is_own_file(status, hidden_bits=0o077):
             raise BadSetting(
@@ -147,6 +147,12 @@ class CredentialStore:
             yield
         finally:
             os.close(handle)
+
+
+def _fault(error: ValidationError) -> str:
+    """Say why the content is no credentials: an unknown field is one of a newer version."""
+    unknown = [one["loc"][0] for one in error.errors() if one["type"] == "extra_forbidden"]
+    return f"a newer version of coretools wrote it: it has {str(unknown[0])[:80]!r}" if unknown else "is damaged"
 
 
 def _lock(handle: int) -> bool:
