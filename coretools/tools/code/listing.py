@@ -12,8 +12,8 @@ from coretools.language_servers.answers import Spans
 from coretools.roots.read import open_file
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, cut_line
-from coretools.tools.code.outline import MAX_BYTES, Outline, Symbol, outline_of
 from coretools.tools.code.results import FoundSymbol, FoundSymbols
+from coretools.tools.outline import MAX_BYTES, Outline, Symbol, outline_of
 from coretools.tools.search.file_matches import decode_text
 from coretools.truncation import and_more
 

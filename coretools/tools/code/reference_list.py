@@ -17,8 +17,8 @@ from coretools.roots.read import read_bytes
 from coretools.roots.root_set import Roots
 from coretools.roots.text import decode
 from coretools.tools.answer_budget import content_bytes, cut_line
-from coretools.tools.code.outline import Outline, outline_of
 from coretools.tools.code.symbol_target import MAX_BYTES, word
+from coretools.tools.outline import Outline, outline_of
 
 LINE_CHARACTERS = 300
 """Shown of a line."""

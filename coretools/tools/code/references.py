@@ -10,6 +10,7 @@ from pydantic import Field
 from coretools.config.limits import Limits
 from coretools.language_servers.answers import Relation, Span, Spans
 from coretools.language_servers.failure import NoAnswer
+from coretools.language_servers.kinds import kinds_for
 from coretools.language_servers.pool import LanguageServers, ServerAnswer
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.roots.root import RootedPath
@@ -123,9 +124,10 @@ class ReferenceTools:
         skip, limit = page
         top = RootedPath(target.place.root, ".")
         found = await self._mentions.find(target.name, top, output="matches", deadline=deadline)
+        source = [file for file in found.files if kinds_for(file.path)]
         spans = [
             Span(self._roots.place(file.path).path, shown.number - 1, 0, shown.number - 1, 0)
-            for file in found.files
+            for file in source or found.files
             for group in file.groups
             for shown in group
         ]
@@ -133,5 +135,7 @@ class ReferenceTools:
         read = partial(reader.read, Spans(tuple(spans), "utf-32"), skip=skip, limit=limit)
         files, total = await to_thread.run_sync(read, limiter=self._limiter)
         notes = [*reader.notes, *(["there are more, which were not searched"] if found.more or found.timed_out else [])]
-        warning = f"not known: {relation} of {target.name}: {reason}. These are all lines that contain its text"
+        if source and len(source) < len(found.files):
+            notes.append(f"the text is also in {len(found.files) - len(source)} files that are no source files")
+        warning = f"not known: {relation} of {target.name}: {reason}. These are the lines that contain its text"
         return FoundReferences(files=files, total=total, source="text", warning=warning, notes=notes)

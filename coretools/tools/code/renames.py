@@ -20,7 +20,6 @@ from coretools.roots.root_set import Roots
 from coretools.roots.text import decode
 from coretools.roots.write import lock_paths
 from coretools.roots.write_together import MAX_CHANGES, FileChange
-from coretools.tools.code.outline import outline_of
 from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName
 from coretools.tools.code.server_questions import Rename, asked_rename
 from coretools.tools.code.symbol_target import MAX_BYTES, SymbolTarget, find_target
@@ -30,6 +29,7 @@ from coretools.tools.filesystem.edits import EditedText, Hunk
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.results import EditsResult
 from coretools.tools.filesystem.tool_set import NOBODY
+from coretools.tools.outline import outline_of
 
 _NEW_NAME = re.compile(r"[^\W\d][\w$]*[!?]?|\$[\w$]*")
 _LEAST_LINES = 6

@@ -10,7 +10,7 @@ from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.roots.text import decode
 from coretools.tools.answer_budget import cut_line
-from coretools.tools.code.outline import Symbol, outline_of
+from coretools.tools.outline import Symbol, name_parts, outline_of
 from coretools.truncation import and_more
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -18,23 +18,6 @@ MAX_BYTES = 4 * 1024 * 1024
 
 NAMED_LINES = 10
 """Lines that an error names."""
-
-_SEPARATORS = re.compile(r"::|[.#/]")
-_PART = re.compile(r"[^\W\d][\w$!?=-]*")
-
-
-def name_parts(name: str) -> tuple[str, ...]:
-    """Return the components of a name.
-
-    Raises:
-        InvalidArguments: it is not a name.
-    """
-    parts = tuple(_SEPARATORS.split(name.strip().removesuffix("()"))) if name.strip() else ()
-    if not all(map(_PART.fullmatch, parts)):
-        raise InvalidArguments(
-            f"name: {name!r} is not the name of a symbol; give one such as parse or Class.method, or take search_text"
-        )
-    return parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from coretools.roots.root_set import Roots
 from coretools.tools.code.listing import SymbolListing
 from coretools.tools.code.results import FoundSymbols
 from coretools.tools.code.server_questions import asked_places
-from coretools.tools.code.symbol_target import find_target, name_parts
+from coretools.tools.code.symbol_target import find_target
 from coretools.tools.code.text_mentions import TextMentions
+from coretools.tools.outline import name_parts
 from coretools.tools.search.ignore import beneath, entries_beneath
 
 
@@ -56,7 +57,8 @@ class CodeTools:
             int | None,
             Field(
                 ge=1,
-                description="Line of the file `path` that mentions `name`: return the definition that it means there",
+                description="Line of the file `path` that mentions `name`: return the definition that it means there;"
+                " default all of this name",
             ),
             Aliases("line_number"),
         ] = None,

@@ -46,6 +46,8 @@ from coretools.tools.filesystem.tool_set import (
     FilePath,
     FileToolSet,
 )
+from coretools.tools.outline import MAX_BYTES as OUTLINED_BYTES
+from coretools.tools.outline import require_lines_of
 
 WHOLE_BYTES = 256 * 1024
 """Largest file that is read whole with its lines counted. Of a larger UTF-8 file only the shown part is read."""
@@ -61,7 +63,7 @@ FirstLine = Annotated[
     str | Annotated[int, Field(ge=1)] | None,
     Field(
         description="First line to return: its number, from 1 (default 1). To read on in a very long line, "
-        'the position that an answer named, such as "812@65536". Excludes `head` and `tail`'
+        'the position that an answer named, such as "812@65536". Excludes `head`, `tail` and `symbol`'
     ),
     Aliases("start_line", "start_line_one_indexed"),
 ]
@@ -69,17 +71,18 @@ LineCount = Annotated[
     int | None,
     Field(
         ge=1,
-        description="Most lines to return, from `offset` on; by default as many as fit. Excludes `head` and `tail`",
+        description="Most lines to return, from `offset` on; by default as many as fit. Excludes `head`, `tail` and"
+        " `symbol`",
     ),
     Aliases("max_lines", "num_lines", hints=("end_line", "end_line_one_indexed_inclusive", "view_range")),
 ]
 HeadLines = Annotated[
     int | None,
-    Field(ge=1, description="Return only the first lines, this many. Excludes `offset`, `limit` and `tail`"),
+    Field(ge=1, description="Return only the first lines, this many. Excludes `offset`, `limit`, `tail` and `symbol`"),
 ]
 TailLines = Annotated[
     int | None,
-    Field(ge=1, description="Return only the last lines, this many. Excludes `offset`, `limit` and `head`"),
+    Field(ge=1, description="Return only the last lines, this many. Excludes `offset`, `limit`, `head` and `symbol`"),
 ]
 LineNumbers = Annotated[
     bool,
@@ -101,6 +104,14 @@ AsPictures = Annotated[
         description="PDF only: return up to 6 pages as pictures instead of their text, for drawings and "
         "scans; default false"
     ),
+]
+SymbolInFile = Annotated[
+    str,
+    Field(
+        description="Return only the definition of this symbol: `parse`, or `Class.method`. Excludes `offset`, `limit`,"
+        " `head` and `tail`"
+    ),
+    Aliases("name_path", "symbol_name"),
 ]
 Raw = Annotated[
     bool,
@@ -148,6 +159,7 @@ class ReadingTools(FileToolSet):
         limit: LineCount = None,
         head: HeadLines = None,
         tail: TailLines = None,
+        symbol: SymbolInFile = "",
         line_numbers: LineNumbers = False,
         pages: Pages = None,
         as_pictures: AsPictures = False,
@@ -159,18 +171,19 @@ class ReadingTools(FileToolSet):
         Returns the text exactly as it is in the file. Remarks of the server stand in brackets on lines of their own,
         such as [lines 2 to 3 of 6; offset=4 reads on]; they are not part of the file. A text over 20,000 bytes comes
         back as its start and its end, and a remark names the `offset` at which to read on. For a part, give `offset`
-        with `limit`, or `head`, or `tail`; these exclude each other. A picture (PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF)
-        comes back as an image of at most 1,568 pixels a side, a PDF as the text of its pages, a notebook (.ipynb) as
-        its cells with shortened outputs, any other binary file as type, size and SHA-256. A missing path is an error
-        that names a similar one, and a directory an error that says so. For several files use read_files; to find where
-        something is, search_text; to see what a directory contains, directory_tree. Example: {"path": "src/app.py",
-        "offset": 200, "limit": 60}.
+        with `limit`, or `head`, or `tail`, or `symbol`; these exclude each other. A picture (PNG, JPEG, WebP, GIF, BMP,
+        TIFF, AVIF) comes back as an image of at most 1,568 pixels a side, a PDF as the text of its pages, a notebook
+        (.ipynb) as its cells with shortened outputs, any other binary file as type, size and SHA-256. A missing path is
+        an error that names a similar one, and a directory an error that says so. For several files use read_files; to
+        find where something is, search_text; to see what a directory contains, directory_tree. Example: {"path":
+        "src/app.py", "offset": 200, "limit": 60}.
         """
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
-            if pages is not None or as_pictures or (path.endswith(NOTEBOOK_NAME) and not raw):
+            if symbol or pages is not None or as_pictures or (path.endswith(NOTEBOOK_NAME) and not raw):
                 raise WouldBlock
             return self._in_memory(path, lines, call, raw=raw)
+        lines = self._lines_of(path, symbol, lines)
         with open_file(self._roots, path) as file:
             interpreted = None if raw else self._interpreted(file, lines, pages, as_pictures=as_pictures)
             if interpreted is not None:
@@ -187,6 +200,21 @@ class ReadingTools(FileToolSet):
                 with _turn(self._large_reads):
                     return self._documents.picture(file, kind)
             return described(file, kind)
+
+    def _lines_of(self, path: str, symbol: str, lines: LineRange) -> LineRange:
+        """The lines in which a file defines a symbol; without one those that were requested.
+
+        Raises:
+            InvalidArguments: other lines are requested too. NotFound: it defines no such symbol, or several.
+        """
+        if not symbol:
+            return lines
+        if lines != LineRange(line_numbers=lines.line_numbers):
+            raise InvalidArguments("symbol excludes offset, limit, head and tail")
+        with open_file(self._roots, path) as file:
+            text = decode(file.read(OUTLINED_BYTES), file.display_path).text
+        first, last = require_lines_of(symbol, path, text)
+        return LineRange(offset=first, limit=last - first + 1, line_numbers=lines.line_numbers)
 
     def _interpreted(
         self, file: OpenFile, lines: LineRange, pages: str | None, *, as_pictures: bool

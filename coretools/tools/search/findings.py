@@ -16,6 +16,7 @@ from coretools.roots.read import open_file
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
+from coretools.tools.outline import Outline, outline_of
 from coretools.tools.search.file_matches import (
     Match,
     MatchedLine,
@@ -28,6 +29,9 @@ from coretools.tools.search.file_matches import (
 from coretools.tools.search.ignore import beneath
 from coretools.tools.search.pattern import Pattern
 from coretools.tools.search.results import FoundFile, FoundLine, Output
+
+OUTLINE_SECONDS = 2.0
+"""Processor time of one search for finding the symbols around its matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class Query:
     include_ignored: bool
     deadline: float
     """On the monotonic clock."""
+    with_symbols: bool = False
+    """Whether each match names the symbol that it defines or is in."""
 
     def path(self, roots: Roots, relative: str) -> str:
         """Return a path relative to `top` as a caller writes it."""
@@ -74,6 +80,11 @@ class Findings:
     context: int = field(init=False)
     """Lines around a match; fewer than asked for where the answer has no room for one match with them."""
     _bytes: int = 0
+    _outline: Outline | None = None
+    """Of the file whose matches are added."""
+    _outline_seconds: float = 0.0
+    unmarked: int = 0
+    """Files whose matches name no symbol, since the time for that was used up."""
 
     def __post_init__(self) -> None:
         self.context = self.query.context
@@ -145,6 +156,7 @@ class Findings:
 
     def _add(self, path: str, file: SearchedText, matches: list[Match]) -> None:
         """Add the lines that fit into the answer, with less context if it has no room for one match with all of it."""
+        self._outline = self._outlined(path, file)
         start = self._bytes
         groups, count = self._fitting(path, file, matches)
         while self.is_full and not self.files and count < 2 and self.context:
@@ -171,13 +183,33 @@ class Findings:
         """Return the lines of a group that the answer has room for; a cut group ends with its last match's context."""
         lines = list[FoundLine]()
         for line in group:
-            text = cut(line.text, line.column or 0, self.limits.search_line_bytes)
+            text = cut(line.text, line.column or 0, self.limits.search_line_bytes) + self._mark(line)
             if not self._take(f"{separator}{line.number}:{text}\n"):
                 last = max((at for at, shown in enumerate(lines) if shown.match), default=None)
                 return [] if last is None else lines[: last + 1 + self.context]
             separator = ""
             lines.append(FoundLine(number=line.number, text=text, match=line.column is not None))
         return lines
+
+    def _outlined(self, path: str, file: SearchedText) -> Outline | None:
+        """The symbols of a file, if matches are to name them and there is time left."""
+        if not self.query.with_symbols:
+            return None
+        if self._outline_seconds > OUTLINE_SECONDS:
+            self.unmarked += 1
+            return None
+        began = time.thread_time()
+        outline = outline_of(path, file.text)
+        self._outline_seconds += time.thread_time() - began
+        return outline
+
+    def _mark(self, line: MatchedLine) -> str:
+        """What is added to a matching line: the symbol that it defines or is in."""
+        symbol = None if self._outline is None or line.column is None else self._outline.enclosing(line.number)
+        if symbol is None:
+            return ""
+        is_definition = line.text.strip().startswith(symbol.signature)
+        return f"  [{'defines' if is_definition else 'in'} {symbol.path}]"
 
     def _take(self, text: str) -> bool:
         """Whether the answer has room for this text; if so, the room is taken."""

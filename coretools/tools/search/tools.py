@@ -149,18 +149,21 @@ class SearchTools:
             _LIMITS,
         ] = 100,
         skip: _Skip = 0,
+        with_symbols: Annotated[
+            bool, Field(description="Add to each match the symbol that it defines or is in; default false")
+        ] = False,
         include_ignored: _Ignored = False,
     ) -> FoundText:
         r"""Find lines in the files of a directory tree by a regular expression or a plain text.
 
         Returns the path of each file with a match, sorted, and beneath it `line:text` for each matching line; with
         `context` also `line-text` for the lines around it, and `--` between groups. If each file has a single line, the
-        form is `path:line:text`. A line over 500 bytes is cut. Up to 20,000 bytes and 30 seconds: a last line in
-        brackets says if more exist, and the `skip` that goes on. No match is no error: [no line matches]; an invalid
-        pattern is one. Hidden files are searched; `.git`, binary files and what .gitignore excludes are not. Cheaper
-        than reading whole files with read_file. To find files by name, or the latest changed ones, use search_files;
-        for text in old commits, git_log with `changed`. Example: {"pattern": "def load\\(", "glob": "*.py", "context":
-        2}.
+        form is `path:line:text`. With `with_symbols` a match ends with `[defines Class.method]` or `[in function]`. A
+        line over 500 bytes is cut. Up to 20,000 bytes and 30 seconds: a last line in brackets says if more exist, and
+        the `skip` that goes on. No match is no error: [no line matches]; an invalid pattern is one. Hidden files are
+        searched; `.git`, binary files and what .gitignore excludes are not. Cheaper than reading whole files with
+        read_file. To find files by name, or the latest changed ones, use search_files; for text in old commits, git_log
+        with `changed`. Example: {"pattern": "def load\\(", "glob": "*.py", "context": 2}.
         """
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
@@ -176,6 +179,7 @@ class SearchTools:
             skip=skip,
             include_ignored=include_ignored,
             deadline=time.monotonic() + self._limits.search_seconds,
+            with_symbols=with_symbols,
         )
         if top is None:
             findings = Findings(self._roots, self._limits, query)
@@ -280,6 +284,8 @@ class SearchTools:
             notes.append("the last lines of context are left out: the answer is full")
         if findings.timed_out:
             notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
+        if findings.unmarked:
+            notes.append(f"the matches of {findings.unmarked} files name no symbol: that took too long")
         if not findings.matches and not notes:
             notes.append(f"no match after the first {findings.skipped}" if findings.skipped else "no line matches")
         if output == "counts" and findings.files and not findings.more and not findings.skipped:

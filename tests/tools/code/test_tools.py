@@ -134,3 +134,28 @@ def test_hidden_files_have_no_symbols(client: Peer, top: Path) -> None:
     )
     assert asked(client, path=".ssh/id_rsa")["_meta"]["coretools/error"] == "denied-path"
     assert asked(client, path="link.py")["_meta"]["coretools/error"] == "outside-root"
+
+
+def test_read_file_reads_a_symbol(client: Peer) -> None:
+    """filesystem-70"""
+
+    def read(**arguments: object) -> str:
+        answer = client.ask("tools/call", {"name": "read_file", "arguments": {"path": "src/config.py", **arguments}})
+        return str(answer["result"]["content"][0]["text"])
+
+    lines = "    @property\n    def path(self) -> str:\n        return self.name\n"
+    assert read(symbol="Config.path") == f"{lines}[lines 11 to 13 of 17; offset=14 reads on]\n"
+    assert read(symbol="absent") == (
+        "src/config.py: defines no absent; there are: LIMIT, Config, Config.name, Config.path, parse"
+    )
+    assert read(symbol="parse", head=3) == "symbol excludes offset, limit, head and tail"
+
+
+def test_search_text_names_the_symbol_around_each_match_on_request(client: Peer) -> None:
+    """search-33"""
+    arguments = {"pattern": "name|def parse", "path": "src", "with_symbols": True}
+    answer = client.ask("tools/call", {"name": "search_text", "arguments": arguments})
+    assert answer["result"]["content"][0]["text"] == (
+        'src/config.py\n9:    name: str = ""  [defines Config.name]\n13:        return self.name  [in Config.path]\n'
+        "16:def parse(text: str) -> Config:  [defines parse]"
+    )

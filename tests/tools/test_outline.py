@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from coretools.tools.code.definitions import DEFINITIONS
-from coretools.tools.code.outline import MAX_BYTES, outline_of
+from coretools.tools.definitions import DEFINITIONS
+from coretools.tools.outline import MAX_BYTES, outline_of
 
-SOURCES = Path(__file__).parents[3] / "coretools"
+SOURCES = Path(__file__).parents[2] / "coretools"
 
 FILES = {
     "a.js": """

@@ -11,8 +11,10 @@ from time import thread_time
 from typing import TYPE_CHECKING
 
 from coretools.distribution import needs_extra
-from coretools.tools.code.definitions import BODIES, DEFINITIONS, Definitions
+from coretools.errors import InvalidArguments, NotFound
+from coretools.tools.definitions import BODIES, DEFINITIONS, Definitions
 from coretools.tools.grammars import grammar_for, load, parse
+from coretools.truncation import and_more
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -22,6 +24,9 @@ MAX_BYTES = 1024 * 1024
 
 MAX_SECONDS = 2.0
 """Processor time for one file: one of 1 MiB takes up to 1 s."""
+
+NAMED_SYMBOLS = 40
+"""Symbols that an error names."""
 
 SIGNATURE_CHARACTERS = 200
 NAME_CHARACTERS = 200
@@ -39,6 +44,10 @@ _WHOLE_NAMES = frozenset(
 
 _PLAIN_NAME = re.compile(r"[^\W\d][\w#$!?=.:~<>*&' -]*|#\w+|~\w+|[@$]\w+")
 _LAST_NAME = re.compile(r"[.:]+")
+
+
+_SEPARATORS = re.compile(r"::|[.#/]")
+_PART = re.compile(r"[^\W\d][\w$!?=-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,20 @@ class Outline:
         return found
 
 
+def name_parts(name: str) -> tuple[str, ...]:
+    """Return the components of a name.
+
+    Raises:
+        InvalidArguments: it is not a name.
+    """
+    parts = tuple(_SEPARATORS.split(name.strip().removesuffix("()"))) if name.strip() else ()
+    if not all(map(_PART.fullmatch, parts)):
+        raise InvalidArguments(
+            f"name: {name!r} is not the name of a symbol; give one such as parse or Class.method, or take search_text"
+        )
+    return parts
+
+
 def outline_of(path: str, text: str) -> Outline | None:
     """Return the outline of a source file; None if its language is not known."""
     grammar = grammar_for(path, text)
@@ -103,6 +126,24 @@ def outline_of(path: str, text: str) -> Outline | None:
         return Outline(grammar.language, problem="parsing took too long")
     problem = "has syntax errors, so symbols may be missing" if grammar.is_exact and root.has_error else ""
     return Outline(grammar.language, symbols, problem)
+
+
+def require_lines_of(name: str, path: str, text: str) -> tuple[int, int]:
+    """Return the first and the last line in which a file defines a symbol, with all its overloads.
+
+    Raises:
+        InvalidArguments: it is not a name.
+        NotFound: the file defines no such symbol, or several; names those that there are.
+    """
+    outline = outline_of(path, text)
+    found = [] if outline is None else outline.named(name_parts(name))
+    names = list(dict.fromkeys(one.path for one in found))
+    if len(names) == 1:
+        return min(one.line for one in found), max(one.end_line for one in found)
+    known = [] if outline is None else list(dict.fromkeys(one.path for one in outline.symbols))
+    shown = and_more((names or known)[:NAMED_SYMBOLS], len(names or known)) or "no symbols are known of it"
+    why = "defines several of this name" if names else f"defines no {name}"
+    raise NotFound(f"{path}: {why}; there are: {shown}", path=path)
 
 
 @dataclass(frozen=True, slots=True)
