@@ -240,7 +240,9 @@ class Undo:
         root = self._by_path.get(root_path)
         if root is None:
             raise _Kept(f"its root, {root_path}, is not one of this server")
-        return RootedPath(root, path)
+        place = RootedPath(root, path)
+        # The innermost root decides, as for tools: what lies in a read-only one was changed by somebody else.
+        return (self._roots.split(place.path) or place) if self._roots.are_nested else place
 
     @contextmanager
     def _opened(self, place: RootedPath, entry: EntryChange) -> Iterator[Entry]:

@@ -362,3 +362,22 @@ def test_a_file_with_several_names_has_its_former_content_under_each(project: Pr
     assert "the other names of one" in result["content"][0]["text"]
     project.undo(result)
     assert ((project.root / "one").read_text(), (project.root / "two").read_text()) == ("before", "new\n")
+
+
+def test_undo_changes_nothing_in_a_read_only_root_that_lies_in_another(tmp_path: Path) -> None:
+    """undo-10: a command tries to write there, a person does it while the command runs."""
+    inner = tmp_path / "root/inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("before")
+    with served(tmp_path, "full", f"{inner}:ro") as project:
+        started = project.run("echo x > inner/file; echo x > made; echo here; read line", stdin="", wait_seconds=0)
+        run = started["_meta"]["coretools/facts"]["run"]
+        project.client.call("wait_run", run=run, pattern="here", seconds=20)
+        (inner / "file").write_text("of the person")
+        project.client.call("write_run", run=run, text="go\n", end=True)
+        project.client.call("wait_run", run=run, seconds=20)
+        change = int(project.text("list_changes").split("\t")[0])
+        text = project.text("undo", change=change)
+        assert "removed made" in text
+        assert "inner is read-only" in text
+        assert (inner / "file").read_text() == "of the person"
