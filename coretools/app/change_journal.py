@@ -72,6 +72,8 @@ def record_commands(runner: Runner, recorder: ChangeRecorder | None, roots: Root
         recorder.pending.add(name)  # it is not left over: opening the journal takes what is
         taken = take_record(recorder.journal, name, line)
         recorder.pending.discard(name)
+        if taken is None:
+            return 0, ["what it changed is in list_changes: another server took its record"]
         return taken.change, taken.remarks()
 
     def uncovered() -> list[str]:

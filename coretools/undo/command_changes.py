@@ -90,21 +90,21 @@ def take_left(journal: "Journal", *, spare: Collection[str] = ()) -> None:
                 shutil.rmtree(path)
 
 
-def take_record(journal: "Journal", name: str, line: str) -> RecordedCommand:
-    """Move one record into the journal, unless its supervisor runs, or another server takes it."""
+def take_record(journal: "Journal", name: str, line: str) -> RecordedCommand | None:
+    """Move one record into the journal; None if its supervisor runs, or another server takes it or did."""
     path = os.path.join(journal.spool, name)
     try:
         log = os.open(os.path.join(path, LOG), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return RecordedCommand()
+        return None
     try:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return RecordedCommand()
-        if journal.is_taken(name):  # a server was killed after that
+            return None
+        if journal.is_taken(name) or not os.fstat(log).st_nlink:  # a server was killed after that, or is ready now
             shutil.rmtree(path, ignore_errors=True)
-            return RecordedCommand()
+            return None
         with open(log, "rb", closefd=False) as file:
             records = list(read_changes(file.read()))
         found = _take(journal, path, name, records, line)

@@ -157,8 +157,9 @@ class Journal:
         """
         if not entries:
             return 0
-        with self._transaction() as database:
+        with _reported(self.directory):  # files are copied: other servers do not wait for that
             stored = self.contents.take(os.path.join(self.spool, spool), spool, [one.content for one in entries])
+        with self._transaction() as database:
             kept = [replace(one, content=name) for one, name in zip(entries, stored, strict=True)]
             cursor = database.execute(
                 "INSERT INTO changes (at, role, tool, summary) VALUES (?, ?, ?, ?)", (time.time(), role, *named)

@@ -381,3 +381,16 @@ def test_undo_changes_nothing_in_a_read_only_root_that_lies_in_another(tmp_path:
         assert "removed made" in text
         assert "inner is read-only" in text
         assert (inner / "file").read_text() == "of the person"
+
+
+def test_a_record_that_another_server_took_is_said(tmp_path: Path) -> None:
+    """undo-12, undo-14: a server that starts takes whatever has no supervisor."""
+    with served(tmp_path, "full") as project:
+        started = project.run("echo x > made; echo here; read line", stdin="", wait_seconds=0)
+        run = started["_meta"]["coretools/facts"]["run"]
+        project.client.call("wait_run", run=run, pattern="here", seconds=20)
+        (record,) = project.spool.iterdir()
+        record.rename(tmp_path / "taken")
+        project.client.call("write_run", run=run, text="go\n", end=True)
+        ended = project.client.call("wait_run", run=run, seconds=20)
+        assert "what it changed is in list_changes" in ended["content"][0]["text"]
