@@ -312,14 +312,15 @@ class _EarlierView:
         try:
             _make_readable(handle, name)
             kept = self._budget.spend(state_at(handle, name, most_digested=self._budget.most_digested()))
+            if kept.kind == "file" and (kept.size, kept.modified_ns) != (status.size, status.modified_ns):
+                self.unrecorded.append(f"{path}: a program that had it open wrote to it")
+                return _state_of(status), ""  # it may have become of any size
             if name not in self._used and kept.kind == "file":
                 self._used.add(name)
                 found = os.stat(name, dir_fd=handle)
                 self.sizes += min(found.st_size, found.st_blocks * 512)  # a sparse file occupies less
         finally:
             os.close(handle)
-        if (kept.size, kept.modified_ns) != (status.size, status.modified_ns):
-            self.unrecorded.append(f"{path}: a program that had it open wrote to it")
         return replace(_state_of(status), digest=kept.digest), name
 
     def _before_move(self, root: str, old: str, new: str) -> None:

@@ -174,6 +174,8 @@ class Undo:
         if before.kind == "directory":
             self._recorder.before_new_directory(here)
             os.mkdir(here.name, 0o700, dir_fd=here.directory)
+            # Now, as far as files can be made in it: if this process is killed, the next undo leaves it as it is.
+            _set_metadata(here.directory, here.name, before.mode | stat.S_IRWXU, before.modified_ns)
             self._made.add((entry.root, entry.path))
             self._set_at_the_end(here.place, before)
         elif before.kind == "link":

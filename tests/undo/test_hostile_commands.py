@@ -394,3 +394,26 @@ def test_a_record_that_another_server_took_is_said(tmp_path: Path) -> None:
         project.client.call("write_run", run=run, text="go\n", end=True)
         ended = project.client.call("wait_run", run=run, seconds=20)
         assert "what it changed is in list_changes" in ended["content"][0]["text"]
+
+
+def test_a_removed_file_that_is_written_to_by_its_descriptor_is_not_restored(project: Project) -> None:
+    """undo-9: nor kept, whatever became of it. A descriptor of the command itself is another matter: it was copied."""
+    for name in ("same", "grown", "own"):
+        (project.root / name).write_text("before")
+    with open(project.root / "same", "r+b", 0) as same, open(project.root / "grown", "ab", 0) as grown:
+        started = project.run(
+            "exec 3<>own; rm same grown own; printf after! >&3; echo here; read line", stdin="", wait_seconds=0
+        )
+        run = started["_meta"]["coretools/facts"]["run"]
+        project.client.call("wait_run", run=run, pattern="here", seconds=20)
+        same.write(b"after!")
+        grown.write(b"x" * 9_000_000)
+        project.client.call("write_run", run=run, text="go\n", end=True)
+        ended = project.client.call("wait_run", run=run, seconds=20)["content"][0]["text"]
+    assert "same: a program that had it open" in ended
+    assert "grown: a program that had it open" in ended
+    undone = project.text("undo", change=int(project.text("list_changes").split("\t")[0]))
+    assert "same: its content was not kept" in undone
+    assert os.listdir(project.root) == ["own"]
+    assert (project.root / "own").read_text() == "before"
+    assert len(_stored(project)) < 1_000_000
