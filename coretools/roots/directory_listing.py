@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coretools.cancellation import check_cancelled
 from coretools.roots.directory_access import translate_errors
@@ -16,8 +17,7 @@ from coretools.roots.root_set import Roots
 _SCAN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryEntry:
+class DirectoryEntry(NamedTuple):
     """An entry of a directory; links are not followed."""
 
     name: str
