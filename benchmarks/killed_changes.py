@@ -266,9 +266,11 @@ def main() -> int:
     for kill, count in ((kill_changes, options.kills), (kill_trial, options.trials)):
         for _ in range(count):
             top = Path(tempfile.mkdtemp(prefix="killed-"))
-            found.update(kill(planted(top), draw))
+            wrong = kill(planted(top), draw)
+            found.update(wrong)
+            print("".join(sorted(wrong)) or ".", end="", flush=True)
             shutil.rmtree(top)
-    print(f"kills: {options.kills} of changes, {options.trials} of trials; wrong: {dict(found) or 'none'}")
+    print(f"\nkills: {options.kills} of changes, {options.trials} of trials; wrong: {dict(found) or 'none'}")
     return 1 if found else 0
 
 
