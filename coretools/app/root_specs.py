@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from coretools.config.agent_reach import require_state_out_of_grants, split_root
 from coretools.config.settings import Settings
@@ -10,6 +11,7 @@ from coretools.own_state import own_directories, state_path
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.roots.write import remove_temporary
 from coretools.roots.write_notes import WriteNotes
 
 
@@ -35,6 +37,6 @@ def open_roots(settings: Settings, environment: Mapping[str, str]) -> Roots:
     roots = Roots(root_specs(settings), deny=deny, own=own, changes_settings=changes)
     with suppress(BadSetting):  # a state directory that others could change
         roots.write_notes = WriteNotes(state_path(environment, "writes"))
-        roots.write_notes.remove_leftovers(roots)
+        roots.write_notes.remove_leftovers(partial(remove_temporary, roots))
     roots.open_repositories(above=settings.policy.git.above)
     return roots

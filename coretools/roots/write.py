@@ -345,3 +345,16 @@ def _copy_and_delete(roots: Roots, origin: ResolvedPath, target: ResolvedPath, *
     finally:
         os.close(fd)
     os.unlink(origin.name, dir_fd=origin.fd)
+
+
+def remove_temporary(roots: Roots, path: str) -> bool:
+    """Remove a temporary file by its absolute path; False if it lies beneath no writable root, or that fails."""
+    place = roots.split(path)
+    if place is None or not place.root.writable:
+        return False
+    try:
+        with roots.open_parent(place) as (directory, name):
+            os.unlink(name, dir_fd=directory)
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR)
+    return True

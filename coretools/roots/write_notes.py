@@ -4,20 +4,14 @@ A server has one file of notes in the state directory, locked as long as it live
 the path of the temporary file before that is made, and nothing in its place when it is gone.
 """
 
-import errno
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from coretools.regular_file import NEW_FILE
-from coretools.roots.directory_access import DIRECTORY
-
-if TYPE_CHECKING:
-    from coretools.roots.root_set import Roots
 
 _NOTE_BYTES = 4096
 """A path that is longer is not noted. A page: of a write within one page a kill leaves all or nothing."""
@@ -83,13 +77,13 @@ class WriteNotes:
             else:
                 os.close(fd)
 
-    def remove_leftovers(self, roots: "Roots") -> None:
-        """Remove the temporary files beneath these roots that servers left which were killed."""
+    def remove_leftovers(self, is_removed: Callable[[str], bool]) -> None:
+        """Remove what servers left that were killed. `is_removed` removes a file, if it is one of this server's."""
         if self._directory is None:
             return
         with suppress(OSError):
             for name in os.listdir(self._directory):
-                _remove_leftovers(roots, os.path.join(self._directory, name))
+                _remove_leftovers(os.path.join(self._directory, name), is_removed)
 
 
 def _is_locked_now(fd: int) -> bool:
@@ -101,30 +95,13 @@ def _is_locked_now(fd: int) -> bool:
     return True
 
 
-def _remove_leftovers(roots: "Roots", notes: str) -> None:
-    """Remove what the notes of a killed server name; and the notes, if all of it was beneath these roots."""
+def _remove_leftovers(notes: str, is_removed: Callable[[str], bool]) -> None:
+    """Remove what the notes of a killed server name; and the notes, if all of it is removed."""
     with suppress(OSError), open(notes, "r+b", buffering=0) as file:
         if not _is_locked_now(file.fileno()):
             return
         found = file.read(_MOST_BYTES)
         paths = [found[at:].partition(b"\0")[0] for at in range(0, len(found), _NOTE_BYTES)]
-        removed = [_is_removed(roots, os.fsdecode(path)) for path in paths if path]
+        removed = [is_removed(os.fsdecode(path)) for path in paths if path]
         if all(removed):
             os.unlink(notes)
-
-
-def _is_removed(roots: "Roots", path: str) -> bool:
-    """Remove a temporary file; False if that fails, or it lies beneath none of these roots that can be written."""
-    place = roots.split(path)
-    if place is None or not place.root.writable:
-        return False
-    above, _, name = place.relative.rpartition("/")
-    try:
-        directory = roots.resolver.open(place.root.fd, above or ".", DIRECTORY)
-        try:
-            os.unlink(name, dir_fd=directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        return error.errno in (errno.ENOENT, errno.ENOTDIR)
-    return True

@@ -3,6 +3,7 @@
 import os
 import signal
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.roots.write import remove_temporary
 from coretools.roots.write_notes import WriteNotes
 
 
@@ -50,10 +52,10 @@ def test_what_a_killed_server_left_is_removed_by_the_next_one_with_that_root(top
         write_and_die(top, paths)
         specs = [RootSpec(str(top / "root")), RootSpec(str(top / "read-only"), writable=False)]
         with Roots(specs, deny=DenyRules(())) as roots:
-            WriteNotes(str(top / "notes")).remove_leftovers(roots)
+            WriteNotes(str(top / "notes")).remove_leftovers(partial(remove_temporary, roots))
         assert [path.exists() for path in (*paths, mine)] == [False, True, True, True, True]
         with Roots([RootSpec(str(top))], deny=DenyRules(())) as roots:
-            WriteNotes(str(top / "notes")).remove_leftovers(roots)
+            WriteNotes(str(top / "notes")).remove_leftovers(partial(remove_temporary, roots))
         assert [path.exists() for path in (*paths, mine)] == [False, False, False, True, True]
     living.close()
     mine.unlink()

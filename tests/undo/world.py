@@ -3,12 +3,14 @@
 import hashlib
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 from coretools.config.limits import Limits
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.roots.write import remove_temporary
 from coretools.roots.write_notes import WriteNotes
 from coretools.tools.filesystem.tools import FilesystemTools
 from coretools.tools.undo.tools import UndoTools
@@ -36,7 +38,7 @@ class World:
         )
         self.roots.changes = self.recorder
         self.roots.write_notes = WriteNotes(str(top / "writes"))
-        self.roots.write_notes.remove_leftovers(self.roots)
+        self.roots.write_notes.remove_leftovers(partial(remove_temporary, self.roots))
         self.files = FilesystemTools(self.roots, Limits())
         self.undo = UndoTools(self.roots, Limits(), self.recorder)
 
