@@ -73,7 +73,7 @@ class Undo:
 
     def take_back(self, entries: Sequence[EntryChange]) -> TakenBack:
         """Take back these entries, given in the order in which they were recorded."""
-        done: list[EntryChange] = []
+        done, marked = list[EntryChange](), 0
         try:
             for entry in reversed(entries):
                 check_cancelled()
@@ -82,6 +82,10 @@ class Undo:
                 try:
                     if self._take_back(entry):
                         done.append(entry)
+                        if entry.moved_path and not self._is_dry_run:
+                            # Else, if this process is killed, the next undo looks for what was there by a wrong name.
+                            self._journal.mark_undone(done[marked:], (), self._recorder.change)
+                            marked = len(done)
                 except (_Kept, CoreError) as error:
                     path = self._shown(entry)
                     self._result.kept.append(KeptEntry(path, str(error).removeprefix(f"{path}: "), entry))
@@ -92,7 +96,7 @@ class Undo:
         finally:
             if not self._is_dry_run:
                 self._restore_directories()
-                self._journal.mark_undone(done, whole, self._recorder.change)
+                self._journal.mark_undone(done[marked:], whole, self._recorder.change)
         return self._result
 
     def _restore_directories(self) -> None:
@@ -173,7 +177,7 @@ class Undo:
         before = entry.before
         if before.kind == "directory":
             self._recorder.before_new_directory(here)
-            os.mkdir(here.name, 0o700, dir_fd=here.directory)
+            os.mkdir(here.name, before.mode & 0o777 | stat.S_IRWXU, dir_fd=here.directory)
             # Now, as far as files can be made in it: if this process is killed, the next undo leaves it as it is.
             _set_metadata(here.directory, here.name, before.mode | stat.S_IRWXU, before.modified_ns)
             self._made.add((entry.root, entry.path))
@@ -186,7 +190,7 @@ class Undo:
 
     def _set_metadata(self, here: Entry, before: EntryState, now: EntryState) -> None:
         if before.kind == "directory":  # last: without write permission nothing in it could be restored
-            _set_metadata(here.directory, here.name, now.mode | stat.S_IRWXU, now.modified_ns)
+            _set_metadata(here.directory, here.name, before.mode | stat.S_IRWXU, now.modified_ns)
             self._set_at_the_end(here.place, before)
         else:
             _set_metadata(here.directory, here.name, before.mode & 0o777, before.modified_ns)
