@@ -24,6 +24,9 @@ MAX_UNASKED_BYTES = 64 * 1024 * 1024
 
 METHOD_NOT_FOUND = -32601
 
+ROOM_SECONDS = 0.01
+"""Between two looks whether a server has read what it was told."""
+
 _MISFITS = (BaseValidationError, StructureHandlerNotFoundError, LookupError, TypeError, ValueError, AttributeError)
 """What the converter raises where a value has the wrong shape: lsprotocol's own functions look into it unasked."""
 
@@ -104,6 +107,7 @@ class Connection:
         self._waiting[number] = future
         self._unasked = 0
         try:
+            await asyncio.wait_for(self._wait_for_room(), seconds)
             self._send({"id": number, "method": method, "params": _CONVERTER.unstructure(params)})
             message = await asyncio.wait_for(future, seconds)
         except TimeoutError:
@@ -119,8 +123,9 @@ class Connection:
     def _send(self, message: dict[str, object]) -> None:
         if self.failure is not None:
             raise NoAnswer(str(self.failure))
-        if not self._stdin.room:  # it does not read: more would only stay in memory
-            raise NoAnswer("it does not read what it is asked")
+        if self._stdin.is_closed:
+            self.end(NoAnswer("it ended"))
+            raise NoAnswer(str(self.failure))
         self._stdin.write(framed({"jsonrpc": "2.0", **message}))
 
     def _take(self, message: Mapping[str, Any]) -> None:
@@ -133,7 +138,14 @@ class Connection:
             params = message.get("params")
             self._notice(method, params if isinstance(params, dict) else {})
         else:
+            if not self._stdin.room:  # it asks and does not read the answers: more would only stay in memory
+                raise NoAnswer("it does not read what it is told")
             self._send({"id": number, **self._reply(method, message.get("params"))})
+
+    async def _wait_for_room(self) -> None:
+        """Wait until the server has read most of what it was told: a large file takes a moment."""
+        while self._stdin.is_open and not self._stdin.room:  # noqa: ASYNC110  # the buffer has no event for it
+            await asyncio.sleep(ROOM_SECONDS)
 
     def _reply(self, method: str, params: object) -> dict[str, object]:
         """Answer a question of the server."""

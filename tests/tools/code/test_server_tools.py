@@ -154,6 +154,15 @@ def test_overriding_methods_are_renamed_with_what_they_override(client: Peer, to
     assert "Child().go()" in (top / "child.py").read_text()
 
 
+def test_a_file_that_is_larger_than_the_buffer_is_asked_about(client: Peer, top: Path) -> None:
+    """code-12: files of up to 4 MiB."""
+    (top / "large.py").write_text("def small(): pass\n" + "# more\n" * 300_000 + "small()\n")
+    found = text(client, "code_references", path="large.py", symbol="small", line=1)
+    assert "300002: small()" in found
+    assert not found.startswith("[")
+    (top / "large.py").unlink()
+
+
 def test_a_new_name_that_is_no_name_is_refused(client: Peer) -> None:
     """code-17"""
     refused = text(client, "code_rename", path="config.py", symbol="Config", new_name="a b")
