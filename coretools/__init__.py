@@ -1,1 +1,81 @@
-"""coretools: filesystem, git and CI tools for agents and pipelines, behind one MCP server."""
+"""coretools: filesystem, git and CI tools for agents and pipelines, behind one MCP server; and the library for others.
+
+The names in `PUBLIC_NAMES` can be imported from here (docs/specs/application.md). Each is loaded when it is first used:
+most programs that import the package need few of them. Their types are in `__init__.pyi`.
+"""
+
+import importlib
+from typing import Any
+
+PUBLIC_NAMES = {
+    "App": "coretools.application.app",
+    "check_cancelled": "coretools.cancellation",
+    "Asking": "coretools.config.settings",
+    "AlreadyExists": "coretools.errors",
+    "BadSetting": "coretools.errors",
+    "Busy": "coretools.errors",
+    "Conflict": "coretools.errors",
+    "CoreError": "coretools.errors",
+    "Declined": "coretools.errors",
+    "InvalidArguments": "coretools.errors",
+    "NotFound": "coretools.errors",
+    "PermissionRefused": "coretools.errors",
+    "TooLarge": "coretools.errors",
+    "Unreachable": "coretools.errors",
+    "Unsupported": "coretools.errors",
+    "HttpOptions": "coretools.hosting.serve",
+    "Call": "coretools.operations.call",
+    "Channel": "coretools.operations.call",
+    "Principal": "coretools.operations.call",
+    "Audio": "coretools.operations.content",
+    "Embedded": "coretools.operations.content",
+    "Image": "coretools.operations.content",
+    "Link": "coretools.operations.content",
+    "Message": "coretools.operations.content",
+    "Result": "coretools.operations.content",
+    "Text": "coretools.operations.content",
+    "Aliases": "coretools.operations.declare",
+    "Effect": "coretools.operations.declare",
+    "asks": "coretools.operations.declare",
+    "at": "coretools.operations.declare",
+    "automation_hidden": "coretools.operations.declare",
+    "details": "coretools.operations.declare",
+    "hidden": "coretools.operations.declare",
+    "metadata": "coretools.operations.declare",
+    "prompt": "coretools.operations.declare",
+    "resource": "coretools.operations.declare",
+    "tool": "coretools.operations.declare",
+    "MemoryServices": "coretools.operations.in_memory_services",
+    "ServiceLimits": "coretools.operations.in_memory_services",
+    "Icon": "coretools.operations.server_info",
+    "Services": "coretools.operations.services",
+    "View": "coretools.protocol.mcp_apps",
+    "Views": "coretools.protocol.mcp_apps",
+    "AskChoice": "coretools.questions.kinds",
+    "AskChoices": "coretools.questions.kinds",
+    "AskConfirmation": "coretools.questions.kinds",
+    "AskForm": "coretools.questions.kinds",
+    "AskModel": "coretools.questions.kinds",
+    "AskRoots": "coretools.questions.kinds",
+    "AskSecret": "coretools.questions.kinds",
+    "AskText": "coretools.questions.kinds",
+}
+"""Every public name, and the module that defines it."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name.
+
+    Raises:
+        AttributeError: there is none of this name.
+    """
+    if name not in PUBLIC_NAMES:
+        raise AttributeError(f"module 'coretools' has no attribute {name!r}")
+    value = getattr(importlib.import_module(PUBLIC_NAMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not loaded yet."""
+    return sorted({*globals(), *PUBLIC_NAMES})

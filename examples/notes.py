@@ -11,15 +11,22 @@ from typing import Annotated
 import uvicorn
 from pydantic import Field
 
-from coretools.errors import NotFound
-from coretools.hosting.serve import http_app, serve_stdio
-from coretools.operations.call import Call
-from coretools.operations.declare import Effect, asks, automation_hidden, hidden, prompt, resource
-from coretools.operations.registry import Registry
-from coretools.questions.kinds import AskChoice, AskConfirmation
+from coretools import (
+    App,
+    AskChoice,
+    AskConfirmation,
+    Call,
+    Effect,
+    NotFound,
+    asks,
+    automation_hidden,
+    hidden,
+    prompt,
+    resource,
+)
 
-registry = Registry()
-notes = registry.context("notes", summary="what was noted")
+app = App("notes")
+notes = app.context("notes", summary="what was noted")
 
 Title = Annotated[str, Field(description="Name of the note", pattern="^[a-z0-9-]+$")]
 
@@ -39,7 +46,7 @@ NOTEBOOK: dict[str, Note] = {}
 def write(title: Title, text: str) -> Note:
     """Write a note, or replace it."""
     NOTEBOOK[title] = Note(title, text)
-    registry.announce(f"notes://named/{title}")
+    app.announce(f"notes://named/{title}")
     return NOTEBOOK[title]
 
 
@@ -84,7 +91,7 @@ SURE = AskConfirmation(key="sure", message="Throw all notes away?")
 @automation_hidden
 @asks(SURE)
 async def burn(call: Call) -> int:
-    """Delete all notes. Not offered to agents; run `coretools --with examples.notes:registry notes burn`."""
+    """Delete all notes. Not offered to agents; run `coretools --with examples.notes:app notes burn`."""
     if not await call.ask(SURE):
         return 0
     count = len(NOTEBOOK)
@@ -101,6 +108,6 @@ def size() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--http"]:
-        uvicorn.run(http_app(registry), host="127.0.0.1", port=int(sys.argv[2]))
+        uvicorn.run(app.http(), host="127.0.0.1", port=int(sys.argv[2]))
     else:
-        raise SystemExit(serve_stdio(registry))
+        raise SystemExit(app.stdio())

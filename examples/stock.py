@@ -7,14 +7,9 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import BaseModel, Field
 
-from coretools.errors import NotFound
-from coretools.hosting.serve import ServeOptions, serve_stdio
-from coretools.operations.declare import Effect
-from coretools.operations.registry import Registry
+from coretools import App, Effect, NotFound
 
-registry = Registry()
-
-OPTIONS = ServeOptions(name="stock", version="1.0", instructions="Look an article up before you change it.")
+app = App("stock", version="1.0", instructions="Look an article up before you change it.")
 
 
 class Article(BaseModel):
@@ -36,13 +31,13 @@ class Total(TypedDict):
 ARTICLES: dict[str, Article] = {}
 
 
-@registry.tool(Effect.ADD, title="Add an article")
+@app.tool(Effect.ADD, title="Add an article")
 def add_article(article: Article) -> Article:
     """Add an article."""
     return ARTICLES.setdefault(article.number, article)
 
 
-@registry.tool(Effect.CHANGE, idempotent=True)
+@app.tool(Effect.CHANGE, idempotent=True)
 def set_count(number: str, count: Annotated[int, Field(ge=0)]) -> int:
     """Set the count of an article and return the previous one."""
     article = _article(number)
@@ -50,45 +45,45 @@ def set_count(number: str, count: Annotated[int, Field(ge=0)]) -> int:
     return before
 
 
-@registry.tool(Effect.CHANGE, open_world=True)
+@app.tool(Effect.CHANGE, open_world=True)
 def order(number: str, speed: Literal["slow", "fast"] = "slow") -> None:
     """Order more of an article from its maker."""
     _article(number).count += 1 if speed == "slow" else 10
 
 
-@registry.tool(Effect.READ)
+@app.tool(Effect.READ)
 def is_there(number: str) -> bool:
     """Whether the article is in stock."""
     return number in ARTICLES and ARTICLES[number].count > 0
 
 
-@registry.tool(Effect.READ)
+@app.tool(Effect.READ)
 def price(number: str) -> float | None:
     """The price of an article, if it is known."""
     return _article(number).price
 
 
-@registry.tool(Effect.READ)
+@app.tool(Effect.READ)
 def articles() -> list[Article]:
     """Every article."""
     return list(ARTICLES.values())
 
 
-@registry.tool(Effect.READ)
+@app.tool(Effect.READ)
 def total() -> Total:
     """Totals over all articles."""
     value = sum(article.count * (article.price or 0) for article in ARTICLES.values())
     return {"articles": len(ARTICLES), "value": value}
 
 
-@registry.tool(Effect.READ)
+@app.tool(Effect.READ)
 def by_price() -> dict[str, list[str]]:
     """Article numbers, grouped by whether their price is known."""
     known = {number for number, article in ARTICLES.items() if article.price is not None}
     return {"known": sorted(known), "unknown": sorted(ARTICLES.keys() - known)}
 
 
-@registry.tool(Effect.READ, structured=False)
+@app.tool(Effect.READ, structured=False)
 def label(number: str) -> str:
     """A label to print, as plain text."""
     article = _article(number)
@@ -102,4 +97,4 @@ def _article(number: str) -> Article:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve_stdio(registry, options=OPTIONS))
+    raise SystemExit(app.stdio())

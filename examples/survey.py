@@ -11,14 +11,9 @@ from typing import Annotated
 import anyio
 from pydantic import BaseModel, Field
 
-from coretools.cancellation import check_cancelled
-from coretools.hosting.serve import serve_stdio
-from coretools.operations.call import Call
-from coretools.operations.declare import Effect, asks
-from coretools.operations.registry import Registry
-from coretools.questions.kinds import AskForm, AskText
+from coretools import App, AskForm, AskText, Call, Effect, asks, check_cancelled
 
-registry = Registry()
+app = App("survey")
 logger = logging.getLogger(__name__)
 
 
@@ -41,7 +36,7 @@ AUTHOR = AskText(key="author", message="In whose name?", default="nobody")
 SCOPE = AskForm(key="scope", message="Which pages?", model=Scope)
 
 
-@registry.tool(Effect.ADD, title="Survey a book", long_running=True)
+@app.tool(Effect.ADD, title="Survey a book", long_running=True)
 @asks(AUTHOR, SCOPE)
 async def survey(call: Call) -> Survey:
     """Look at the pages of a book, one after the other."""
@@ -54,7 +49,7 @@ async def survey(call: Call) -> Survey:
     return Survey(author, pages)
 
 
-@registry.tool(Effect.READ, long_running=True)
+@app.tool(Effect.READ, long_running=True)
 def fingerprint(text: str, rounds: Annotated[int, Field(ge=1)] = 1000) -> str:
     """Hash a text repeatedly. A plain function runs in a thread, and checks whether its call was cancelled."""
     digest = text.encode()
@@ -64,7 +59,7 @@ def fingerprint(text: str, rounds: Annotated[int, Field(ge=1)] = 1000) -> str:
     return digest.hex()
 
 
-@registry.tool(Effect.READ)
+@app.tool(Effect.READ)
 @asks(AUTHOR)
 async def sign(call: Call) -> str:
     """Sign with the name of the author."""
@@ -73,4 +68,4 @@ async def sign(call: Call) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve_stdio(registry))
+    raise SystemExit(app.stdio())

@@ -17,9 +17,11 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
+import coretools
+from coretools import App
 from coretools.hosting.serve import build, serve_streams
 from coretools.operations.registry import Registry
-from examples import agent, greeting, notes, stock, survey, unix_socket
+from examples import agent, greeting, incidents, notes, stock, survey, unix_socket
 from tests.checkout import TREE
 from tests.hosting.test_serve import over_http
 from tests.protocol.line_client import Over, Pipes
@@ -149,12 +151,12 @@ async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str,
     assert set(notified[5]) <= {f"at {step}" for step in range(1, 6)}
 
 
-def test_every_example_is_a_registry_that_can_be_named_on_the_command_line() -> None:
-    """api-18: `coretools serve --with examples.NAME:registry`."""
+def test_every_example_is_an_application_or_a_registry_that_can_be_named_on_the_command_line() -> None:
+    """api-18: `coretools serve --with examples.NAME:app`, or `:registry`."""
     names = sorted(path.stem for path in (TREE / "examples").glob("*.py") if path.stem != "__init__")
-    assert names == ["agent", "greeting", "notes", "stock", "survey", "unix_socket"]
-    modules = (agent, greeting, notes, stock, survey, unix_socket)
-    assert all(isinstance(module.registry, Registry) for module in modules)
+    assert names == ["agent", "greeting", "incidents", "notes", "stock", "survey", "unix_socket"]
+    assert all(isinstance(module.registry, Registry) for module in (agent, unix_socket))
+    assert all(isinstance(module.app, App) for module in (greeting, incidents, notes, stock, survey))
 
 
 Journey = Callable[[Client], Awaitable[None]]
@@ -266,7 +268,10 @@ async def test_a_program_does_the_same_over_stdio_and_over_http(program: str, tm
         async with Client(Over(Pipes(peer.process)), mode="legacy", elicitation_callback=answered) as client:
             await journey(client)
     with anyio.fail_after(SECONDS):
-        async with over_http(module.registry) as url, Client(url, mode="auto", elicitation_callback=answered) as client:
+        async with (
+            over_http(module.app.registry) as url,
+            Client(url, mode="auto", elicitation_callback=answered) as client,
+        ):
             await journey(client)
 
 
@@ -281,7 +286,7 @@ async def test_an_old_revision_gets_only_its_own_fields() -> None:
 
     with anyio.fail_after(SECONDS), to_server, from_server:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve_streams, stock.registry, incoming, outgoing)
+            tasks.start_soon(serve_streams, stock.app.registry, incoming, outgoing)
             greeted = await ask("initialize", {**HANDSHAKE, "protocolVersion": "2024-11-05"})
             assert greeted["protocolVersion"] == "2024-11-05"
             await to_server.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
@@ -309,4 +314,5 @@ def test_the_guide_lists_the_module_of_every_name() -> None:
     rows = re.findall(r"^\| `(coretools[\w.]*)` \| (.*) \|$", guide, re.MULTILINE)
     named = {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert len(named) >= 30
+    assert named == {("coretools", name) for name in coretools.PUBLIC_NAMES}
     assert [one for one in sorted(named) if not hasattr(importlib.import_module(one[0]), one[1])] == []

@@ -31,6 +31,7 @@ from coretools.operations.catalog import Selection, require_known, selection_of,
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry, merge_registries
+from coretools.operations.server_info import ServerInfo
 from coretools.process.decoding.decoder import Decoder
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
 
     from coretools.protocol.resources import RunResources
     from coretools.protocol.round_trip_questions import QuestionFactory
-    from coretools.protocol.server import ServerInfo
 
 logger = logging.getLogger(__name__)
 
@@ -155,15 +155,18 @@ class Assembly(Resources):
         return RunResources(self.runs, self.settings.limits)
 
     @property
-    def identity(self) -> "ServerInfo":
+    def identity(self) -> ServerInfo:
         """What the server reports about itself to clients."""
-        from coretools.protocol.server import ServerInfo  # imported late: needs the SDK
-
         return ServerInfo(instructions=self.instructions)
 
     @property
     def instructions(self) -> str:
-        """The instructions for the model, sent when a client connects."""
+        """The instructions for the model, sent when a client connects: its own, and those of the applications."""
+        of_applications = [one.info.instructions for one in self.catalog.registry.applications]
+        return "\n\n".join(filter(None, (self._instructions, *of_applications)))
+
+    @property
+    def _instructions(self) -> str:
         return instructions(
             Situation(
                 roots=self.roots,
@@ -202,7 +205,10 @@ async def open_assembly(
     if settings.umask is not None:
         os.umask(settings.umask)  # of the whole process, before any child starts
     shared = shared or SharedResources()
-    with ExitStack() as exit_stack:
+    async with AsyncExitStack() as lifespans:
+        for registry in registries:
+            await lifespans.enter_async_context(registry.running())
+        exit_stack = lifespans.enter_context(ExitStack())
         resources = _open_resources(settings, environment, shared, exit_stack)
         async with JobTable(
             resources.runner, settings.limits, make_filter=resources.make_filter, ids=shared.ids

@@ -7,11 +7,11 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coretools.app.assembly import Assembly
 from coretools.cli.common.arguments import NAMED, parse_arguments, read_source
 from coretools.cli.common.call import CliCall
 from coretools.cli.common.colours import colour_result
@@ -29,6 +29,9 @@ from coretools.operations.content import escape_surrogates
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.documentation import document_command
 from coretools.operations.live_catalog import LiveCatalog
+
+if TYPE_CHECKING:
+    from coretools.app.assembly import Assembly
 
 FAILED = 1
 """Exit code when the call succeeded but what it ran failed."""
@@ -56,9 +59,11 @@ class CommandContext:
     ask: AskMode = "elicitation"
     roots: tuple[str, ...] = ()
     """The root directories, as file URIs."""
+    running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Starts what the commands share, before one runs."""
 
     @classmethod
-    def of(cls, assembly: Assembly, settings: Settings) -> "CommandContext":
+    def of(cls, assembly: "Assembly", settings: Settings) -> "CommandContext":
         """Return the context of the built-in tool sets."""
         roots = tuple(PurePath(root.path).as_uri() for root in assembly.roots)
         return cls(
@@ -161,7 +166,8 @@ class CommandRunner:
         call = CliCall(self._terminal, context.ask, context.roots, channel=self._channel)
         try:
             command = context.catalog.require_registered(command)
-            outcome = await context.dispatcher.dispatch(command, arguments, call)
+            async with context.running():
+                outcome = await context.dispatcher.dispatch(command, arguments, call)
         except CoreError as error:
             return _report_error(command.name, error, as_json=as_json)
         finally:

@@ -1,4 +1,6 @@
-"""Completion scripts for shells: each gets the candidates from `coretools __complete`."""
+"""Completion scripts for shells: each gets the candidates from `PROGRAM __complete`."""
+
+import re
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -41,6 +43,8 @@ complete -c coretools -f -a '(coretools __complete -- (commandline -opc)[2..-1] 
 """
 
 
-def script(shell: str) -> str:
-    """Return the completion script of a shell."""
-    return {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]
+def script(shell: str, program: str = "coretools") -> str:
+    """Return the completion script of a shell for a program."""
+    text = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]
+    # The name of a function in a shell: letters, digits and `_`.
+    return text.replace("_coretools", "_" + re.sub(r"\W", "_", program)).replace("coretools", program)

@@ -18,7 +18,7 @@ import anyio
 
 from coretools.cli.command_runner import CommandRunner
 from coretools.cli.common.candidates import Candidate
-from coretools.cli.common.terminal import for_terminal, print_error
+from coretools.cli.common.terminal import for_terminal, print_error, program_name
 from coretools.cli.completion import candidates
 from coretools.cli.line_words import needs_more, quoted, split_at_cursor
 from coretools.client.common.state_files import is_own_file
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from coretools.cli.repl_servers import ReplServers
 
-PROMPT = "coretools> "
 BUILT_IN_WORDS = ("help", "exit")
 """Words of the REPL itself, in addition to the commands."""
 
@@ -87,22 +86,29 @@ class PromptedLines:
     """Lines typed at a terminal, with history, completion and continuation lines."""
 
     def __init__(
-        self, runner: CommandRunner, environment: Mapping[str, str], servers: "ReplServers | None" = None
+        self,
+        runner: CommandRunner,
+        environment: Mapping[str, str],
+        servers: "ReplServers | None" = None,
+        *,
+        history: str = "history",
     ) -> None:
-        """`servers` complete lines about them, and ask nothing while a line is typed."""
+        """`servers` complete lines about them, and ask nothing while a line is typed. `history` is a state file."""
         from prompt_toolkit.output import create_output
 
         # Standard output is for results.
         self._screen = None if servers is None else servers.screen
         complete = servers.complete if servers else lambda _before, _current: []
-        self._session = _session(_completer(runner, complete), _history_file(environment), create_output(sys.stderr))
+        self._session = _session(
+            _completer(runner, complete), _history_file(environment, history), create_output(sys.stderr)
+        )
 
     async def next(self) -> str | None:
         """Return the next line; None at the end. After Ctrl-C, an empty line."""
         try:
             with _printing_above(), self._typing():
                 # The loop handles SIGINT: it ends the running command, and does nothing between commands.
-                return await self._session.prompt_async(PROMPT, handle_sigint=False)
+                return await self._session.prompt_async(f"{program_name()}> ", handle_sigint=False)
         except KeyboardInterrupt:
             return ""
         except EOFError:
@@ -234,10 +240,10 @@ def _completer(runner: CommandRunner, complete: Completions) -> "Completer":
     return CommandCompleter()
 
 
-def _history_file(environment: Mapping[str, str]) -> Path | None:
+def _history_file(environment: Mapping[str, str], history: str) -> Path | None:
     """Return a history file in the XDG state directory, readable only by its owner; None if it can't be created."""
     try:
-        named = state_path(environment, "history")
+        named = state_path(environment, history)
     except BadSetting as error:
         print_error(f"the history is not saved: {error}")
         return None

@@ -107,8 +107,11 @@ def _serve_alone(settings: Settings, registries: "list[Registry]", name: str, en
     from coretools.operations.registry import Registry, merge_registries
     from coretools.protocol.process_exit import exit_process
 
+    # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
+    merged = merge_registries(Registry(policy=settings.policy.tools), registries)
     options = ServeOptions(
         name=name,
+        instructions="\n\n".join(filter(None, (one.info.instructions for one in merged.applications))),
         selection=selection_of(settings),
         surfaces=surfaces_of(settings),
         asking=settings.asking,
@@ -116,8 +119,6 @@ def _serve_alone(settings: Settings, registries: "list[Registry]", name: str, en
         line_bytes=settings.limits.line_bytes,
         middleware=loop_guard(settings),
     )
-    # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
-    merged = merge_registries(Registry(policy=settings.policy.tools), registries)
     # Exit here, while prints of a module's threads still go to standard error: fd 1 is the protocol's stream again.
     upstreams = with_upstreams_of(settings, environment, [merged], has_own_tools=False) if settings.upstream else None
     exit_process(serve_stdio(merged, options=options, upstreams=upstreams))

@@ -5,8 +5,8 @@
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from mcp.server.context import ServerMiddleware
 from mcp.server.extension import Extension
 from mcp.server.lowlevel import Server
 
+from coretools.config.limits import Limits
 from coretools.config.logs import redact_logging
 from coretools.config.settings import Asking
 from coretools.distribution import VERSION
@@ -24,17 +25,20 @@ from coretools.operations.completion import require_sources
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry, merge_registries
+from coretools.operations.server_info import SERVER_NAME, ServerInfo
 from coretools.operations.services import Services
 from coretools.protocol.open_requests import OpenRequests
 from coretools.protocol.process_exit import ProcessExit
 from coretools.protocol.round_trip_questions import QuestionFactory
-from coretools.protocol.server import SERVER_NAME, ServerInfo, ServerOptions, build_server
+from coretools.protocol.server import ServerOptions, build_server
 from coretools.protocol.stdio.streams import Incoming, Outgoing, message_streams
 from coretools.protocol.stdio.transport import claim_standard_streams, run_on_stdio
 from coretools.standard_fds import ensure_standard_error, require_standard_streams
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.applications import Starlette
+
+    from coretools.protocol.tasks.store import TaskStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class ServeOptions:
     version: str = VERSION
     instructions: str = ""
     """Instructions for the model, sent when a client connects."""
+    info: ServerInfo | None = None
+    """Everything that the server reports about itself; None: the name, version and instructions above."""
     selection: Selection = EVERYTHING
     """Which commands are served; by default all that are for agents."""
     surfaces: Surfaces = field(default_factory=Surfaces)
@@ -69,7 +75,7 @@ class ServeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """How a registry is served over HTTP. There is no authentication here: bind to a loopback address."""
+    """How a registry is served over HTTP. Without `verify` anybody may call: bind to a loopback address."""
 
     path: str = "/mcp"
     hosts: tuple[str, ...] = ("127.0.0.1:*", "localhost:*", "[::1]:*")
@@ -81,13 +87,24 @@ class HttpOptions:
     idle_seconds: float = 300.0
     """A session without requests is ended after this time."""
     body_bytes: int = 4 * 1024 * 1024
+    verify: Callable[[str], Awaitable[str | None]] | None = None
+    """Returns the name of the caller to whom a bearer token belongs, or None if it is not valid; then `Principal`."""
+    sessions_per_caller: int = 64
+    """With `verify`, as what follows: sessions of one caller at once."""
+    requests_per_second: float = 50.0
+    """Average requests of one caller; 0 is no limit."""
+    burst: int = 100
+    """Requests of one caller at once after an idle time."""
+    concurrent_requests: int = 64
+    """Requests of one caller in progress."""
 
 
-def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any]:
+def build(registry: Registry, options: ServeOptions | None = None, *, tasks: "TaskStore | None" = None) -> Server[Any]:
     """Return the SDK's server of a registry, not started. It serves any number of connections on any transports.
 
     Connections share its commands and services and are otherwise isolated. They are notified of changes of the
-    registry.
+    registry. Long-running commands are tasks for clients with the extension; `tasks` holds them; a caller
+    that passes it closes it.
 
     Raises:
         BadSetting: the commands can't be served; the message names both sources of a collision.
@@ -97,14 +114,24 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
     require_sources(registry)
     catalog = LiveCatalog(registry, options.selection, options.surfaces, is_same_for_all=True)
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
-    identity = ServerInfo(name=options.name, version=options.version, instructions=options.instructions)
+    identity = options.info or ServerInfo(name=options.name, version=options.version, instructions=options.instructions)
+    questions = QuestionFactory(options.asking)
+    extensions = options.extensions
+    tasks = tasks or _task_store(registry)
+    if tasks is not None:
+        from coretools.protocol.tasks.extension import TaskExtension  # imported late, as in `_task_store`
+
+        extensions = (
+            TaskExtension(catalog, dispatcher, tasks, limits=Limits(), questions=questions),
+            *extensions,
+        )
     return build_server(
         catalog,
         dispatcher,
         identity,
         ServerOptions(
-            extensions=options.extensions,
-            questions=QuestionFactory(options.asking),
+            extensions=extensions,
+            questions=questions,
             middleware=options.middleware,
         ),
     )
@@ -122,8 +149,7 @@ async def serve_streams(
         BadSetting: the commands can't be served.
     """
     options = options or ServeOptions()
-    server = _server(served, options)
-    async with message_streams(read, write, options.line_bytes) as streams:
+    async with running_server(served, options) as server, message_streams(read, write, options.line_bytes) as streams:
         wrap = OpenRequests(server.server_info_stamp).wrap(*streams)
         await server.run(*wrap, server.create_initialization_options())
 
@@ -160,7 +186,7 @@ def serve_stdio(
 
 def http_app(
     served: Registry | Server[Any], *, options: ServeOptions | None = None, http: HttpOptions | None = None
-) -> "ASGIApp":
+) -> "Starlette":
     """Return an ASGI application that serves both protocol eras. Its lifespan must be run, once.
 
     A handshake-era client that reconnects gets the events it missed (Last-Event-ID). If `served` is a server, the
@@ -170,19 +196,39 @@ def http_app(
         BadSetting: the commands can't be served.
     """
     # Imported late: a server on stdio needs none of it.
-    from coretools.hosting.unauthenticated_app import UnauthenticatedOptions, unauthenticated_app
+    from coretools.hosting.asgi_app import AppOptions, asgi_app
     from coretools.web.common.config import LimitsSection
+    from coretools.web.common.principals import Rates
 
     http = http or HttpOptions()
-    # Everybody is one principal. An author may want no sessions, which the configuration of a server does not allow.
+    # Without `verify` everybody is one principal. An author may want no sessions; a server's configuration can't.
     own = {
         "sessions": http.sessions,
-        "sessions_per_principal": http.sessions,
+        "sessions_per_principal": http.sessions if http.verify is None else http.sessions_per_caller,
         "session_idle_seconds": http.idle_seconds,
     }
     limits = LimitsSection(body_bytes=http.body_bytes).model_copy(update=own)
-    shape = UnauthenticatedOptions(path=http.path, limits=limits, hosts=http.hosts, origins=http.origins)
-    return unauthenticated_app(_server(served, options or ServeOptions()), shape)
+    shape = AppOptions(
+        path=http.path,
+        limits=limits,
+        hosts=http.hosts,
+        origins=http.origins,
+        verify=http.verify,
+        rates=Rates(
+            requests_per_second=http.requests_per_second, burst=http.burst, concurrent=http.concurrent_requests
+        ),
+    )
+    if not isinstance(served, Registry):
+        return asgi_app(served, shape)
+    tasks = _task_store(served)
+    server = build(served, options, tasks=tasks)
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        async with served.running(), tasks or nullcontext():
+            yield
+
+    return asgi_app(server, shape, running)
 
 
 async def _on_stdio(
@@ -194,9 +240,26 @@ async def _on_stdio(
     with claim_standard_streams() as descriptors:
         async with upstreams or nullcontext(()) as further:
             merge_registries(registry, [one for one in further if one is not registry])
-            server = build(registry, options)
-            await run_on_stdio(server, descriptors, line_bytes=options.line_bytes, process_exit=process_exit)
+            async with running_server(registry, options) as server:
+                await run_on_stdio(server, descriptors, line_bytes=options.line_bytes, process_exit=process_exit)
 
 
-def _server(served: Registry | Server[Any], options: ServeOptions) -> Server[Any]:
-    return build(served, options) if isinstance(served, Registry) else served
+@asynccontextmanager
+async def running_server(served: Registry | Server[Any], options: ServeOptions) -> AsyncIterator[Server[Any]]:
+    """Yield the server. If it is built here, its lifespans run and its tasks end with the block."""
+    if not isinstance(served, Registry):
+        yield served
+        return
+    tasks = _task_store(served)
+    server = build(served, options, tasks=tasks)
+    async with served.running(), tasks or nullcontext():
+        yield server
+
+
+def _task_store(registry: Registry) -> "TaskStore | None":
+    """Return a store for the tasks of long-running commands; None if there are no such commands."""
+    if not any(command.declaration.long_running for command in registry):
+        return None
+    from coretools.protocol.tasks.store import TaskStore  # imported late: 3 % of a start, and few programs need it
+
+    return TaskStore()

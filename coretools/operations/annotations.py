@@ -20,7 +20,8 @@ from typing import (
 )
 
 import typing_extensions
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError
 
 from coretools.errors import AUTHOR_FAULTS, BadSetting
@@ -52,6 +53,17 @@ def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
             "import or define that name in the module of the function, not under TYPE_CHECKING"
         ) from error
     return {name: _for_pydantic(hint) for name, hint in hints.items()}
+
+
+def described(hint: Any) -> Any:
+    """The type of a parameter; text in `Annotated[T, "text"]` or `Annotated[T, Doc("text")]` is its description."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    metadata = get_args(hint)[1:]
+    texts = [one.documentation if isinstance(one, typing_extensions.Doc) else one for one in metadata]
+    text = next((one for one in texts if isinstance(one, str)), None)
+    has_own = any(isinstance(one, FieldInfo) and one.description for one in metadata)
+    return hint if text is None or has_own else Annotated[hint, Field(description=text)]
 
 
 def describe_place(name: str) -> str:

@@ -6,11 +6,11 @@ object as JSON text (`coretools.operations.argument_repair`).
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -19,6 +19,7 @@ from coretools.operations import json_schema
 from coretools.operations.annotations import (
     TYPE_FAULTS,
     describe_place,
+    described,
     first_sentence,
     is_json_type,
     resolve_hints,
@@ -26,8 +27,8 @@ from coretools.operations.annotations import (
 )
 from coretools.operations.argument_faults import describe_value, fault_sentences
 from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired
-from coretools.operations.call import Call
-from coretools.operations.declare import Aliases, DeclaredQuestion, source_of
+from coretools.operations.call import Call, Channel, Principal
+from coretools.operations.declare import Aliases, Declaration, source_of
 from coretools.operations.services import Services
 from coretools.operations.short_schema import compact
 
@@ -36,8 +37,8 @@ ANSWERS = "answers"
 
 _SCALARS = ("string", "integer", "number", "boolean")
 
-_INJECTED = (Call, Services)
-"""Types of parameters that the dispatcher fills in."""
+_INJECTED: tuple[Any, ...] = (Call, Services, Principal, Channel)
+"""Types of parameters that the dispatcher fills in, besides those of a lifespan."""
 
 ANY_ANSWER = MappingProxyType({"type": ["string", "boolean", "array", "object"]})
 """Schema of an answer to a question of which only the key was declared: every type that any question accepts."""
@@ -55,11 +56,16 @@ _MAX_REPAIRS = 4
 """Repairs of one set of arguments: an alias, JSON text, aliases within it, and one more."""
 
 
+NOTHING_DECLARED = Declaration()
+"""Of a function without decorators."""
+
+
 class Arguments:
     """The parameters of one function: their schema, and the validation of what a caller sends.
 
-    A parameter annotated `Call` or `Services` is not an argument: it is in `injected`, and the dispatcher fills it
-    in. A command that `asks` has the additional argument `answers`, which is not passed to the function.
+    A parameter whose type is `Call`, `Services`, `Principal`, `Channel` or one of the lifespan is no argument: it is in
+    `injected`, and the dispatcher fills it in. A command that `asks` has the additional argument `answers`, which is
+    not passed to the function.
     """
 
     def __init__(
@@ -67,28 +73,28 @@ class Arguments:
         name: str,
         function: Callable[..., Any],
         *,
-        asks: Sequence[str] = (),
-        unlisted: Sequence[str] = (),
-        questions: Mapping[str, DeclaredQuestion] = MappingProxyType({}),
-        raw: Mapping[str, Any] | None = None,
+        declared: Declaration = NOTHING_DECLARED,
+        injected: Sequence[Any] = (),
     ) -> None:
+        """`injected` are types that the dispatcher fills in, in addition to its own."""
+        asks = declared.asks
         self._name = name
         self._source = source_of(function)
         self._asks = asks
-        self._questions = questions
-        self._listed = tuple(key for key in asks if key not in unlisted)
-        self._raw = raw
+        self._questions = declared.questions
+        self._listed = tuple(key for key in asks if key not in declared.unlisted_asks)
+        self._raw = declared.input_schema
         self._schema: dict[str, Any] | None = None
         hints = resolve_hints(function)
-        self.injected: dict[str, type] = {}
+        self.injected: dict[str, Any] = {}
         parameters: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
             hint = hints.get(parameter.name, Any)
-            if hint in _INJECTED:
+            if hint in _INJECTED or hint in injected:
                 self.injected[parameter.name] = hint
                 continue
             default = ... if parameter.default is parameter.empty else parameter.default
-            parameters[parameter.name] = (hint, default)
+            parameters[parameter.name] = (described(hint), default)
         self.names: tuple[str, ...] = tuple(parameters)
         self.required: tuple[str, ...] = tuple(name for name, (_, default) in parameters.items() if default is ...)
         if ANSWERS in parameters and asks:
@@ -97,6 +103,12 @@ class Arguments:
             )
         self._has_json_types_only = all(is_json_type(hint) for hint, _ in parameters.values())
         self._model = self._build_model(parameters)
+        self._extra: Literal["forbid"] | None = None if any(map(_is_open, self._inner_models)) else "forbid"
+        """Refuses unknown fields of models that do not say what they want; pydantic ignores those."""
+
+    @cached_property
+    def _inner_models(self) -> list[type[BaseModel]]:
+        return list(dict.fromkeys(_models_in(self._model.__pydantic_core_schema__)))
 
     def _build_model(self, parameters: Mapping[str, Any]) -> type[BaseModel]:
         """The pydantic model of the parameters.
@@ -143,7 +155,11 @@ class Arguments:
 
     def _build_schema(self) -> dict[str, Any]:
         try:
-            schema = compact(self._model.model_json_schema())
+            whole = self._model.model_json_schema()
+            for model in self._inner_models if self._extra is None else ():
+                if model.model_config.get("extra") != "forbid":
+                    whole.get("$defs", {}).get(model.__name__, {}).setdefault("additionalProperties", True)
+            schema = compact(whole)
             answers = self.answers
         except TYPE_FAULTS as error:
             fields = self._model.model_fields
@@ -249,9 +265,9 @@ class Arguments:
 
     def _validated(self, given: Mapping[str, Any]) -> BaseModel:
         if self._has_json_types_only:
-            return self._model.model_validate(dict(given), strict=True)
+            return self._model.model_validate(dict(given), strict=True, extra=self._extra)
         # Dates, UUIDs and the like are text in JSON, which only pydantic's JSON mode accepts strictly.
-        return self._model.model_validate_json(_json(self._name, given), strict=True)
+        return self._model.model_validate_json(_json(self._name, given), strict=True, extra=self._extra)
 
     def _refusal(self, given: Mapping[str, Any], error: ValidationError) -> InvalidArguments:
         total = error.error_count()
@@ -267,14 +283,20 @@ class Arguments:
         return InvalidArguments(f"{self._name}: " + "; ".join(sentences))
 
 
-def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the arguments, and of the required ones, without building a model.
+def parameters_of(
+    function: Callable[..., Any], injected: Sequence[Any] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the arguments, and of the required ones, without building a model. `injected` as for `Arguments`.
 
     Raises:
         BadSetting: an annotation can't be resolved.
     """
     hints = resolve_hints(function)
-    given = [one for one in inspect.signature(function).parameters.values() if hints.get(one.name) not in _INJECTED]
+    given = [
+        one
+        for one in inspect.signature(function).parameters.values()
+        if hints.get(one.name) not in (*_INJECTED, *injected)
+    ]
     return tuple(one.name for one in given), tuple(one.name for one in given if one.default is one.empty)
 
 
@@ -295,6 +317,23 @@ def require_named(function: Callable[..., Any]) -> None:
                 f"{source_of(function)}: parameter {written} can't be given by name; name each parameter, "
                 "or take one list or dict"
             )
+
+
+def _models_in(schema: object) -> Iterator[type[BaseModel]]:
+    """The models within pydantic's core schema of a model."""
+    if isinstance(schema, Mapping):
+        if schema.get("type") == "model" and isinstance(schema.get("cls"), type):
+            yield schema["cls"]
+        for part in schema.values():
+            yield from _models_in(part)
+    elif isinstance(schema, list | tuple):
+        for part in schema:
+            yield from _models_in(part)
+
+
+def _is_open(model: type[BaseModel]) -> bool:
+    """Whether the author of a model wants unknown fields to be accepted."""
+    return model.model_config.get("extra") in ("allow", "ignore")
 
 
 def _parse_text(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:

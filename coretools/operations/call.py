@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NewType, Protocol, TypeVar
 
 from coretools.config.commit_author import Author
 from coretools.questions.answer_resolution import AnswerResolution, AskChannel, declined_error
@@ -17,6 +17,9 @@ Level = Literal["debug", "info", "warning", "error"]
 
 Channel = Literal["mcp", "command-line", "repl", "none"]
 """Where a call comes from: an MCP client (an agent), a shell, the REPL, or code."""
+
+Principal = NewType("Principal", str)
+"""The identity of the caller. A command gets it as a parameter of this type."""
 
 Capability = str
 """A capability of the client: `elicitation` (asks its user), `sampling` (asks its model), `roots` (lists its

@@ -7,6 +7,7 @@ Schemas are built on first use, so a server that only starts does not pay for th
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from coretools.errors import BadSetting
 from coretools.operations import json_schema
 from coretools.operations.annotations import first_sentence
+from coretools.operations.application import Application
 from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, require_named
 from coretools.operations.call import Call
 from coretools.operations.declare import Declaration, Surface, source_of
@@ -45,6 +47,8 @@ class Command:
     route: tuple[str, ...] = ()
     overrides: bool = False
     """Whether it was registered as a prompt by name, which replaces another command's prompt."""
+    application: Application | None = None
+    """What it shares with the other commands of its application."""
 
     @property
     def source(self) -> str:
@@ -53,8 +57,11 @@ class Command:
 
     @property
     def uses_services(self) -> bool:
-        """Whether the function takes `Services`. An agent's tool takes them as `_services`, only to pass them on."""
-        return any(kind is Services and name != "_services" for name, kind in self.arguments.injected.items())
+        """Whether it takes the server's `Services`. An agent's tool takes them as `_services`, only to pass them on."""
+        has_own = self.application is not None and self.application.services is not None
+        return not has_own and any(
+            kind is Services and name != "_services" for name, kind in self.arguments.injected.items()
+        )
 
     @property
     def summary(self) -> str:
@@ -76,16 +83,11 @@ class Command:
     @cached_property
     def arguments(self) -> Arguments:
         """The parameters: their schema and their validation."""
-        declared = self.declaration
-        return _built_once(
-            Arguments,
-            self.function,
-            name=self.name,
-            asks=declared.asks,
-            unlisted=declared.unlisted_asks,
-            questions=declared.questions,
-            raw=declared.input_schema,
-        )
+        return _built_once(Arguments, self.function, name=self.name, declared=self.declaration, injected=self._injected)
+
+    @property
+    def _injected(self) -> tuple[Any, ...]:
+        return () if self.application is None else self.application.types
 
     @cached_property
     def returns_result_only(self) -> bool:
@@ -128,13 +130,14 @@ class Command:
             BadSetting: part of the declaration can't be served; names the source.
         """
         declared = self.declaration
+        _refuse_wrapper_above(self.function)
         try:
             if declared.input_schema is not None:
                 json_schema.check_input_schema(self.source, declared.input_schema)
             self.return_type.validate()
             texts = [self.description, declared.title, declared.uri, declared.mime_type, declared.metadata]
             listed = [*texts, self.arguments.schema(), self.arguments.answers, self.return_type.schema]
-            check_function(self.function, declared, self.route)
+            check_function(self.function, declared, self.route, self._injected)
         except BadSetting as error:
             text = str(error)
             raise BadSetting(text if text.startswith(self.source) else f"{self.source}: {text}") from error
@@ -192,11 +195,14 @@ def check_command(command: Command) -> None:
         raise BadSetting(f"{command.source}: a command needs a docstring; the model reads it as the description")
     if command.overrides and not command.is_a(Surface.PROMPT):
         raise BadSetting(f"{command.source}: only a prompt can override another prompt")
-    check_function(command.function, command.declaration, command.route)
+    injected = () if command.application is None else command.application.types
+    check_function(command.function, command.declaration, command.route, injected)
 
 
-def check_function(function: Callable[..., Any], declared: Declaration, route: Sequence[str]) -> None:
-    """Check the signature of a function against its declaration and route.
+def check_function(
+    function: Callable[..., Any], declared: Declaration, route: Sequence[str], injected: Sequence[Any] = ()
+) -> None:
+    """Check the signature of a function against its declaration and route. `injected` as for `Arguments`.
 
     Raises:
         BadSetting: names the problem and the source.
@@ -212,7 +218,7 @@ def check_function(function: Callable[..., Any], declared: Declaration, route: S
     if not (in_route or is_resource):
         return
     try:
-        known, required = parameters_of(function)
+        known, required = parameters_of(function, injected)
     except BadSetting:
         return  # the module may define the name further down; `Command.validate` checks again
     unknown = [name for name in in_route if name not in known]
@@ -220,6 +226,26 @@ def check_function(function: Callable[..., Any], declared: Declaration, route: S
         raise BadSetting(f"{source}: the route names an unknown parameter: {', '.join(unknown)}")
     if is_resource:
         _check_resource(function, declared, known, required)
+
+
+def _refuse_wrapper_above(function: Callable[..., Any]) -> None:
+    """Refuse a decorator above the registration: calls would pass it by, with what it checks.
+
+    Raises:
+        BadSetting: the name of the function in its module stands for a wrapper of it.
+    """
+    named: Any = sys.modules.get(getattr(function, "__module__", ""))
+    for part in getattr(function, "__qualname__", "<locals>").split("."):
+        named = getattr(named, part, None)
+    if named is None or named is function or not hasattr(named, "__wrapped__"):
+        return
+    while hasattr(named, "__wrapped__"):
+        named = named.__wrapped__
+        if named is function:
+            raise BadSetting(
+                f"{source_of(function)}: a decorator stands above @tool or @add, and calls would pass it by; "
+                "write it below"
+            )
 
 
 def _refuse_method(function: Callable[..., Any]) -> None:

@@ -58,6 +58,8 @@ class Surface(Enum):
 class Hints(TypedDict, total=False):
     """Optional properties of a tool."""
 
+    name: str
+    """Its name within its context, in place of the function's."""
     title: str
     """A name for people, which clients show in place of the tool's name."""
     idempotent: bool
@@ -80,6 +82,7 @@ _HINT_TYPES: Mapping[str, tuple[type, ...]] = {
     "long_running": (bool,),
     "structured": (bool, NoneType),
     "profiles": (tuple, list, frozenset),
+    "name": (str,),
 }
 """Accepted types of each hint: a value of another type would break the tool list of every client."""
 
@@ -133,6 +136,11 @@ class DeclaredQuestion(Protocol):
     @property
     def key(self) -> str:
         """Its name in `answers`."""
+        ...
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether the caller may not answer it beforehand."""
         ...
 
     def answer_schema(self) -> dict[str, Any]:
@@ -233,6 +241,7 @@ def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
         structured=hints.get("structured"),
         profiles=frozenset(hints.get("profiles", READ_PROFILES if effect is Effect.READ else CHANGE_PROFILES)),
         **_titled(hints.get("title", "")),
+        **({"route": (hints["name"],)} if "name" in hints else {}),
     )
 
 
@@ -289,7 +298,8 @@ def asks(*questions: str | DeclaredQuestion, is_listed: bool = True) -> Decorato
             )
     known = {question.key: question for question in questions if not isinstance(question, str)}
     keys = tuple(question if isinstance(question, str) else question.key for question in questions)
-    return _amend("asks", asks=keys, questions=known, unlisted_asks=() if is_listed else keys)
+    unlisted = keys if not is_listed else tuple(key for key, question in known.items() if question.needs_person)
+    return _amend("asks", asks=keys, questions=known, unlisted_asks=unlisted)
 
 
 def same_policy_as(*tools: str) -> Decorator:

@@ -23,7 +23,8 @@ import anyio.to_thread
 from coretools.cancellation import check_cancelled
 from coretools.config.call_context import CallContext, calling
 from coretools.errors import CoreError, InputNeeded
-from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
+from coretools.operations.blocking import watch_steps
+from coretools.operations.call import Call, Channel, Principal, WouldBlock, require_confirmation, run_nonblocking
 from coretools.operations.command import Command
 from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Blocks, Content, Embedded, Message, Result, Text, joined_text
@@ -196,20 +197,33 @@ class Dispatcher:
         if command.declaration.needs_confirmation:
             await require_confirmation(call, call_confirmation(command.name, given))
         for name, kind in command.arguments.injected.items():
-            arguments[name] = call if kind is Call else self._services
+            arguments[name] = self._injected(command, kind, call)
         if command.is_async:
-            return await command.function(**arguments)
+            work = command.function(**arguments)
+            return await (work if command.application is None else watch_steps(work, command.name))
         # On the event loop first, which saves the change of threads; `WouldBlock` means that a thread is needed.
         if command.declaration.nonblocking:
             try:
                 return run_nonblocking(command.function, arguments)
             except WouldBlock:
                 pass
-        work = functools.partial(command.function, **arguments)
+        plain = functools.partial(command.function, **arguments)
         # Not abandoned on cancellation: the thread notices it in check_cancelled() and leaves nothing half done.
-        result = await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        result = await anyio.to_thread.run_sync(plain, limiter=self._limiter)
         # A plain wrapper around an async function returns its coroutine.
         return await result if inspect.iscoroutine(result) else result
+
+    def _injected(self, command: Command, kind: Any, call: Call) -> object:
+        """The value of a parameter that is not an argument."""
+        application = command.application
+        if kind is Call:
+            return call
+        if kind is Services:
+            own = None if application is None else application.services
+            return self._services if own is None else own
+        if kind is Principal:
+            return call.principal
+        return call.channel if kind == Channel or application is None else application.value(kind)
 
 
 def _read_version(check: Callable[[], object]) -> object:

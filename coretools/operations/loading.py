@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load(text: str) -> "Registry":
-    """Load the registry named by `MODULE:NAME` or `FILE.py:NAME`.
+    """Load the registry, or that of the `App`, named by `MODULE:NAME` or `FILE.py:NAME`.
 
     Raises:
         BadSetting: names the problem.
@@ -38,13 +38,14 @@ def load(text: str) -> "Registry":
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part, None)
+    value = getattr(value, "registry", value)  # of an `App`
     if isinstance(value, Registry):
         try:
             value.validate()
         except BadSetting as error:
             raise BadSetting(f"--with {text}: {error}") from error
         return value
-    registries = [name for name, one in vars(module).items() if isinstance(one, Registry)]
+    registries = [name for name, one in vars(module).items() if isinstance(getattr(one, "registry", one), Registry)]
     what = f"there is no {name}" if value is None else f"{name} is a {type(value).__name__}, not a coretools Registry"
     raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(registries) or 'none'}")
 

@@ -6,14 +6,15 @@ step with several others. Imports neither `mcp` nor git.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Unpack
 
 from coretools.config.operator_policy import ToolPolicy
 from coretools.errors import BadSetting
+from coretools.operations.application import Application
 from coretools.operations.command import Command, check_command, duplicate_name
 from coretools.operations.completion import require_sources
 from coretools.operations.declare import (
@@ -40,8 +41,10 @@ logger = logging.getLogger(__name__)
 class Registry:
     """The commands in registration order. Safe to use from any thread."""
 
-    def __init__(self, *, policy: ToolPolicy = NO_POLICY) -> None:
+    def __init__(self, *, policy: ToolPolicy = NO_POLICY, application: Application | None = None) -> None:
         self._policy = policy
+        self._application = application
+        self._applications = [] if application is None else [application]
         self._commands: dict[Key, Command] = {}
         self._contexts: dict[tuple[str, ...], Context] = {}
         self._change_listeners: list[Callable[[], None]] = []
@@ -60,6 +63,23 @@ class Registry:
         with self._lock:
             self._contexts[context.words] = context
         return Group(self, context.words)
+
+    @property
+    def applications(self) -> tuple[Application, ...]:
+        """The applications that its commands belong to: its own, and those of registries that were merged into it."""
+        return tuple(self._applications)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the lifespans of the commands.
+
+        Raises:
+            BadSetting: one of them can't be started.
+        """
+        async with AsyncExitStack() as stack:
+            for one in self.applications:
+                await stack.enter_async_context(one.running())
+            yield
 
     @property
     def contexts(self) -> tuple[Context, ...]:
@@ -142,6 +162,7 @@ class Registry:
             for context in other.contexts:
                 self._contexts.setdefault(context.words, context)
             self._commands.update({key: merged[key] for key in merged if key not in self._commands})
+            self._applications += [one for one in other.applications if one not in self._applications]
             self.version += 1
         self._notify()
 
@@ -207,7 +228,7 @@ class Registry:
                 f"{name or function}: not declared with @tool, @resource or @prompt, which stand below @registry.add"
             )
         words = (*context, *declaration.route) if declaration.route else route_in(context, name)
-        command = Command(name_of_route(words), function, declaration, tool_set, words, overrides)
+        command = Command(name_of_route(words), function, declaration, tool_set, words, overrides, self._application)
         check_command(command)
         return self._with_policy(command)
 

@@ -56,6 +56,9 @@ class ReturnType:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise BadSetting(f"{self._source}: is a generator; return a list, and report progress with `Call.progress`")
         self._hint = hints[RETURN]
+        foreign = next((arm for arm in _all_arms(self._hint) if _is_of_sdk(arm)), None)
+        if foreign is not None:
+            raise self._refused(f"{foreign.__name__} is a type of the protocol, which the server makes itself")
         self.kind: Kind = self._kind(tuple(map(_kind_of, _union_members(self._hint))))
         self.is_structured = self.kind == "json" if structured is None else structured
         """Whether results are sent as structured content."""
@@ -123,7 +126,7 @@ class ReturnType:
         return type_text(self._hint)
 
     def _dumped(self, value: object, *, warnings: Literal["none", "error"]) -> Any:
-        return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=warnings, fallback=str)
+        return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=warnings)
 
     def _require_schema(self, schema: dict[str, Any]) -> None:
         from jsonschema import Draft202012Validator, SchemaError  # imported late, as below
@@ -211,6 +214,17 @@ def _union_members(hint: Any) -> tuple[Any, ...]:
     if origin in (Union, UnionType):
         return tuple(arm for member in get_args(hint) for arm in _union_members(member))
     return (hint,)
+
+
+def _all_arms(hint: Any) -> list[Any]:
+    """The members of a union, and those of the items of lists."""
+    members = _union_members(hint)
+    items = [item for arm in members if get_origin(arm) in _LISTS for item in get_args(arm) if item is not ...]
+    return [*members, *(arm for item in items for arm in _all_arms(item))]
+
+
+def _is_of_sdk(arm: Any) -> bool:
+    return isinstance(arm, type) and arm.__module__.partition(".")[0] in ("mcp", "mcp_types")
 
 
 def _kind_of(arm: Any) -> str:

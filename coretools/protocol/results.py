@@ -2,6 +2,7 @@
 
 import base64
 import json
+import uuid
 from typing import Any
 
 import mcp_types as types
@@ -73,8 +74,8 @@ def as_block(content: Content) -> types.ContentBlock:
             return types.ImageContent(type="image", data=_encoded(data), mime_type=mime_type)
         case Audio(data, mime_type):
             return types.AudioContent(type="audio", data=_encoded(data), mime_type=mime_type)
-        case Embedded(uri, _, mime_type):
-            return types.EmbeddedResource(type="resource", resource=_contents(content, uri, mime_type))
+        case Embedded(uri, data, mime_type):
+            return types.EmbeddedResource(type="resource", resource=_contents(content, uri or _urn(data), mime_type))
         case Link(uri, name, description, mime_type):
             return types.ResourceLink(
                 type="resource_link", uri=uri, name=name, description=description or None, mime_type=mime_type
@@ -93,6 +94,12 @@ def _contents(content: Content, uri: str, mime_type: str) -> ResourceContents:
             return types.TextResourceContents(uri=uri, mime_type=mime_type, text=escape_surrogates(target))
         case Text(text):
             return types.TextResourceContents(uri=uri, mime_type=mime_type, text=escape_surrogates(text))
+
+
+def _urn(data: str | bytes) -> str:
+    """Return a URI for content that has none: clients refuse an empty one. The same content has the same."""
+    text = data if isinstance(data, str) else data.hex()
+    return uuid.uuid5(uuid.NAMESPACE_OID, text).urn
 
 
 def _encoded(data: bytes) -> str:

@@ -21,12 +21,12 @@ from mcp.server.subscriptions import SubscriptionBus
 from opentelemetry import trace
 
 from coretools.config.settings import Asking
-from coretools.distribution import VERSION
 from coretools.errors import CoreError, InputNeeded, NotFound, RequestError, UnknownPrompt, UnknownTool
 from coretools.operations.catalog import Catalog
 from coretools.operations.command import Command
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.live_catalog import LiveCatalog
+from coretools.operations.server_info import Icon, ServerInfo
 from coretools.protocol.call_adapter import ClientCall, principal_of
 from coretools.protocol.change_notifications import ChangeNotifications
 from coretools.protocol.completion_handler import CompletionHandler
@@ -44,17 +44,6 @@ HINTING_SET = "git"
 
 _HINTS = ("Undo", "Then", "[")
 """How lines begin that name further calls. In an error any line may."""
-
-SERVER_NAME = "coretools"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerInfo:
-    """What a server reports about itself when a client connects."""
-
-    name: str = SERVER_NAME
-    version: str = VERSION
-    instructions: str = ""
 
 
 def are_spans_exported() -> bool:
@@ -99,6 +88,9 @@ def build_server(
     server: Server[Any] = _ListChangedServer(
         info.name,
         version=info.version,
+        title=info.title or None,
+        website_url=info.website or None,
+        icons=[_icon(one) for one in info.icons] or None,
         instructions=info.instructions or None,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
@@ -132,6 +124,10 @@ def build_server(
     )
     attach_extensions(server, options.extensions)
     return server
+
+
+def _icon(icon: Icon) -> types.Icon:
+    return types.Icon(src=icon.src, mime_type=icon.mime_type or None, sizes=list(icon.sizes) or None)
 
 
 class _ListChangedServer(Server[Any]):

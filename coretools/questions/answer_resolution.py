@@ -77,7 +77,7 @@ class AnswerResolution:
 
     def accepts_prefilled(self, question: Question[Any]) -> bool:
         """Whether this question may be answered by a prefilled answer."""
-        return self._trusts_answers or not question.is_for_operator
+        return self._trusts_answers or not question.needs_person
 
     def answer_needed(self, question: Question[Any], why: str = NOBODY) -> AnswerNeeded:
         """The error for a question without an answer; it names what to send with the next call."""

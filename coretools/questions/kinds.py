@@ -39,6 +39,11 @@ class Question(ABC, Generic[T_co]):
     """Whether the operator requires the answer of a person. A prefilled one counts only if the operator allows it."""
 
     @property
+    def needs_person(self) -> bool:
+        """Whether a prefilled answer counts only if the operator allows it."""
+        return self.is_for_operator
+
+    @property
     def is_permission(self) -> bool:
         """Whether the answer permits one action: valid once, and only in response to the question."""
         return self.is_for_operator
@@ -169,7 +174,15 @@ class AskChoices(Question[tuple[str, ...]]):
 
 @dataclass(frozen=True, kw_only=True)
 class AskConfirmation(Question[bool]):
-    """A yes or no for one action. Valid once, for the call that asks."""
+    """A yes or no of a person for one action. Valid once, for the call that asks."""
+
+    is_prefillable: bool = False
+    """Whether the argument `answers` may contain the answer: then the agent that calls can confirm by itself."""
+
+    @property
+    def needs_person(self) -> bool:
+        """True unless its author lets agents confirm, and always if the operator requires it."""
+        return self.is_for_operator or not self.is_prefillable
 
     @property
     def is_permission(self) -> bool:

@@ -5,7 +5,14 @@ import math
 import signal
 import socket
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 
 import anyio
@@ -180,7 +187,9 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
     shared = next(iter(server_config.roles.values())).settings
     roles = [role.settings for role in server_config.roles.values()]
     upstreams = with_upstreams(shared, server_config.environment, server_config.others, roles=roles)
-    async with stores.running(), upstreams as others:
+    async with stores.running(), upstreams as others, AsyncExitStack() as lifespans:
+        for registry in others:  # before the tenants, which share what is started here, also after a reload
+            await lifespans.enter_async_context(registry.running())
         state = ServerState(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
         tools: set[str] = set()
         with _tracing(config, stores.replica, tools) as tracing:

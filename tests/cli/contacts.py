@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from coretools.cli.command_runner import CommandContext, CommandRunner
 from coretools.cli.common.terminal import TerminalCapabilities
 from coretools.cli.line_words import words_of
-from coretools.cli.repl import parse_line
+from coretools.cli.read_loop import parse_line
 from coretools.errors import CoreError, NotFound
 from coretools.operations.call import Call
 from coretools.operations.catalog import Selection

@@ -686,7 +686,7 @@ class Trip(BaseModel):
     days: int
 
 
-SURE = AskConfirmation(key="sure", message="Sure?")
+SURE = AskConfirmation(key="sure", message="Sure?", is_prefillable=True)
 TRIP: Question[Trip] = AskForm(key="trip", message="Which trip?", model=Trip)
 
 

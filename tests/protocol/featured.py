@@ -103,7 +103,7 @@ class Features:
     @tool(Effect.READ)
     async def ask_yes(self, call: Call) -> str:
         """Ask for a yes."""
-        agreed = await call.ask(AskConfirmation(key="yes", message="Go on?"))
+        agreed = await call.ask(AskConfirmation(key="yes", message="Go on?", is_prefillable=True))
         return str(agreed)
 
     @asks("person")

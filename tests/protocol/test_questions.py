@@ -62,7 +62,7 @@ class Asker:
     async def drop(self, name: str, call: Call) -> str:
         """Drop it."""
         self.begun += 1
-        await require_confirmation(call, AskConfirmation(key="sure", message=f"Drop {name}?"))
+        await require_confirmation(call, AskConfirmation(key="sure", message=f"Drop {name}?", is_prefillable=True))
         self.done.append(name)
         return "dropped"
 
@@ -71,7 +71,7 @@ class Asker:
     async def drop_with_reason(self, call: Call) -> str:
         """Drop it, and say why."""
         self.begun += 1
-        await require_confirmation(call, AskConfirmation(key="sure", message="Drop?"))
+        await require_confirmation(call, AskConfirmation(key="sure", message="Drop?", is_prefillable=True))
         why = await call.ask(AskText(key="why", message="Why?"))
         self.done.append(why)
         return f"dropped: {why}"
@@ -92,7 +92,9 @@ class Asker:
     def drop_in_a_thread(self, call: Call) -> str:
         """Ask from the thread of a plain function."""
         self.begun += 1
-        anyio.from_thread.run(require_confirmation, call, AskConfirmation(key="sure", message="Drop?"))
+        anyio.from_thread.run(
+            require_confirmation, call, AskConfirmation(key="sure", message="Drop?", is_prefillable=True)
+        )
         self.done.append(anyio.from_thread.run(call.ask, AskText(key="why", message="Why?")))
         return "dropped"
 
@@ -102,7 +104,9 @@ class Asker:
         """Ask in tasks of its own."""
         self.begun += 1
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(require_confirmation, call, AskConfirmation(key="sure", message="Drop?"))
+            tasks.start_soon(
+                require_confirmation, call, AskConfirmation(key="sure", message="Drop?", is_prefillable=True)
+            )
         self.done.append("x")
         return "dropped"
 

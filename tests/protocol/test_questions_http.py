@@ -35,7 +35,7 @@ class Asker:
     @asks("sure")
     async def drop(self, name: str, call: Call) -> str:
         """Drop it."""
-        await require_confirmation(call, AskConfirmation(key="sure", message=f"Drop {name}?"))
+        await require_confirmation(call, AskConfirmation(key="sure", message=f"Drop {name}?", is_prefillable=True))
         self.done.append(name)
         return "dropped"
 

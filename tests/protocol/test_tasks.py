@@ -96,7 +96,7 @@ class Work:
     async def remove(self, name: str, call: Call) -> str:
         """Remove, if a person says so, later."""
         await self.go_on.wait()
-        await require_confirmation(call, AskConfirmation(key="confirm", message=f"remove {name}?"))
+        await require_confirmation(call, AskConfirmation(key="confirm", message=f"remove {name}?", is_prefillable=True))
         return f"removed {name}"
 
     @asks("name", "colour")

@@ -43,7 +43,7 @@ PRELOADED = (
     "coretools.cli.serve",
     "coretools.client.authorization.credentials",
     "coretools.client.upstream.upstreams",
-    "coretools.hosting.unauthenticated_app",
+    "coretools.hosting.asgi_app",
     "coretools.protocol.tasks.extension",
     "jsonschema",
     "coretools.web.service",

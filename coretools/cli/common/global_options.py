@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
-from coretools.cli.common.terminal import print_text
+from coretools.cli.common.terminal import print_text, program_name
 from coretools.config.options import add_options
 from coretools.distribution import VERSION
 from coretools.errors import InvalidArguments
@@ -24,7 +24,7 @@ class OptionParser(argparse.ArgumentParser):
         Raises:
             InvalidArguments: always.
         """
-        where = self.prog.removeprefix("coretools").strip()
+        where = self.prog.partition(" ")[2]
         raise InvalidArguments(f"{where + ': ' if where else ''}{message}; see `{self.prog} --help`")
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -77,7 +77,7 @@ def global_parser() -> argparse.ArgumentParser:
 
 def line_parser() -> argparse.ArgumentParser:
     """Return the parser of the options for one command: those accepted on a line of the REPL."""
-    parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    parser = OptionParser(prog=program_name(), add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     _add_line_options(parser)
     return parser
 

@@ -86,10 +86,23 @@ def _echo(stream: int, *, on: bool) -> Iterator[None]:
 
 # Results go to standard output, everything else to standard error.
 
+_program = "coretools"
+
+
+def program_name() -> str:
+    """The name of this program in messages and usage lines."""
+    return _program
+
+
+def set_program_name(name: str) -> None:
+    """Set the name of this program: an application has a command line of its own. There is one, as argv[0]."""
+    global _program  # noqa: PLW0603  # as above
+    _program = name
+
 
 def print_error(text: str) -> None:
     """Print a message to standard error. Control characters are escaped: it may quote a file name."""
-    sys.stderr.write(f"coretools: {for_terminal(text)}\n")
+    sys.stderr.write(f"{_program}: {for_terminal(text)}\n")
     sys.stderr.flush()
 
 

@@ -1,0 +1,1 @@
+"""One object for an application: its commands, and every way to run them."""

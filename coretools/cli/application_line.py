@@ -1,0 +1,151 @@
+"""The command line of an application: its own name, help, version, completion and REPL, and none of our commands.
+
+    NAME WORDS [options]             run a command by its route
+    NAME repl                        run commands line by line
+    NAME completion bash|zsh|fish    print a shell's completion script
+
+A command of the application takes precedence over the last two.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from coretools.cli.command_runner import CommandContext, CommandLine, CommandRunner, read_stdin
+from coretools.cli.common.candidates import Candidate, print_candidates
+from coretools.cli.common.global_options import LINE_OPTIONS, OptionParser, line_parser, split_options
+from coretools.cli.common.manual import WIDTH, overview
+from coretools.cli.common.terminal import TerminalCapabilities, print_error, print_text, set_program_name
+from coretools.cli.completion import candidates
+from coretools.cli.completion_scripts import SHELLS, script
+from coretools.config.logs import configure_logging
+from coretools.config.settings import AskMode
+from coretools.errors import CoreError, InvalidArguments
+from coretools.operations.catalog import EVERYTHING
+from coretools.operations.completion import require_sources
+from coretools.operations.dispatch import Dispatcher
+from coretools.operations.live_catalog import LiveCatalog
+from coretools.operations.registry import Registry
+from coretools.operations.server_info import ServerInfo
+from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
+
+COMPLETE = "__complete"
+"""Called by the scripts of `completion`; not shown in help."""
+
+EXIT_CODES = """Exit codes: 0 success; 1 what was run failed; 64 wrong arguments; 65 wrong data; 66 not found;
+69 something required is missing; 70 internal error; 73 already exists; 74 input or output failed; 75 try again;
+77 not permitted; 78 wrong configuration; 128 plus the number of the signal that ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationLine:
+    """An application with a command line."""
+
+    registry: Registry
+    info: ServerInfo
+    threads: int = 32
+    """Plain `def` commands that run at once."""
+    ask: AskMode = "elicitation"
+
+    def run(self, words: Sequence[str] | None = None) -> int:
+        """Run one command line; None: the arguments of this process. Return the exit code."""
+        set_program_name(self.info.name)
+        configure_logging("warning", os.environ)
+        try:
+            return anyio.run(self._run, list(sys.argv[1:] if words is None else words))
+        except CoreError as error:
+            print_error(str(error))
+            return error.exit_code
+        except SystemExit as ended:  # --version, in argparse
+            return ended.code if isinstance(ended.code, int) else 1
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+
+    async def _run(self, words: list[str]) -> int:
+        self.registry.validate()
+        require_sources(self.registry)
+        context = CommandContext(
+            catalog=LiveCatalog(self.registry, EVERYTHING),
+            dispatcher=Dispatcher(threads=self.threads),
+            selection=EVERYTHING,
+            ask=self.ask,
+            running=self.registry.running,
+        )
+        runner = CommandRunner(context, TerminalCapabilities.of(os.environ), stdin=read_stdin, program=self.info.name)
+        if words[:1] == [COMPLETE]:
+            return await self._complete(runner, words[1:])
+        of_lines = {**LINE_OPTIONS, "--version": False}
+        own, rest = split_options(words, of_lines, after_command=LINE_OPTIONS.keys() - runner.option_names(words))
+        options = _parser(self.info).parse_args(own)
+        if rest[:1] and rest[0].startswith("-"):
+            raise InvalidArguments(f"{rest[0]}: no such option; `{self.info.name} --help` shows what there is")
+        is_command = bool(rest) and (runner.routes.at(rest) is not None or bool(runner.routes.below(rest[:1])))
+        if not rest or (options.wants_help and not is_command):
+            return print_text(self._help(runner))
+        line = CommandLine(words=rest, as_json=options.json, wants_help=options.wants_help, answers=options.answer)
+        process_exit = ProcessExit()
+        async with cancel_on_signal(process_exit):
+            code = await (runner.run(line) if is_command else self._own(runner, line))
+        return process_exit.exit_code or code
+
+    async def _own(self, runner: CommandRunner, line: CommandLine) -> int:
+        """Run a line that names no command of the application."""
+        match line.words:
+            case ["repl"]:
+                return await self._repl(runner.context)
+            case ["completion", shell] if shell in SHELLS:
+                return print_text(script(shell, self.info.name))
+            case ["completion", *_]:
+                raise InvalidArguments(f"completion: choose one of {', '.join(SHELLS)}")
+            case _:
+                return await runner.run(line)  # which says what comes close
+
+    async def _repl(self, context: CommandContext) -> int:
+        # Imported late: only this needs them.
+        from coretools.cli.read_loop import ReadLoop
+        from coretools.cli.repl_lines import PipedLines, PromptedLines
+
+        terminal = TerminalCapabilities.of(os.environ)
+        runner = CommandRunner(context, terminal, program="", channel="repl")
+        async with context.running():
+            if not terminal.can_ask:
+                return await ReadLoop(runner, PipedLines(), has_servers=False).run()
+            lines = PromptedLines(runner, os.environ, history=f"history-{self.info.name}")
+            await ReadLoop(runner, lines, has_servers=False).run_interrupted()
+        return 0
+
+    async def _complete(self, runner: CommandRunner, words: Sequence[str]) -> int:
+        typed = list(words[1:] if words[:1] == ["--"] else words) or [""]
+        _, before = split_options(typed[:-1], LINE_OPTIONS, after_command=LINE_OPTIONS)
+        if before == ["completion"]:
+            return print_candidates([Candidate(shell, "") for shell in SHELLS if shell.startswith(typed[-1])])
+        try:
+            async with self.registry.running():
+                found = await candidates(runner.context, before, typed[-1])
+        except CoreError:  # an unfinished line may be invalid
+            return 0
+        own = [Candidate(word, "") for word in ("repl", "completion") if not before and word.startswith(typed[-1])]
+        return print_candidates([*found, *own])
+
+    def _help(self, runner: CommandRunner) -> str:
+        name = self.info.name
+        usage = (
+            f"`{name} COMMAND --help` shows one of them. `{name} repl` runs commands line by line.\n"
+            f"`{name} completion bash|zsh|fish` prints a shell's completion script. --version prints the version."
+        )
+        commands = overview(runner.routes, (), WIDTH)
+        parts = [f"usage: {name} COMMAND [options]", self.info.title, commands, usage, EXIT_CODES, self.info.website]
+        return "\n\n".join(filter(None, parts))
+
+
+def _parser(info: ServerInfo) -> argparse.ArgumentParser:
+    parser = OptionParser(
+        prog=info.name, parents=[line_parser()], add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("--version", action="version", version=f"{info.name} {info.version}")
+    return parser

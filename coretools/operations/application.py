@@ -1,0 +1,115 @@
+"""An application: who it is for clients, and what its commands share: services, and the values of its lifespan by type.
+
+A lifespan is an async context manager. The return annotation states what it yields, and so which parameters are not
+arguments: `AsyncIterator[Database]` or, for several values, `AsyncIterator[tuple[Database, Mailer]]`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import cached_property
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+from coretools.errors import AUTHOR_FAULTS, BadSetting
+from coretools.operations.annotations import RETURN, resolve_hints
+from coretools.operations.declare import source_of
+from coretools.operations.server_info import ServerInfo
+from coretools.operations.services import Services
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    """The lifespan of an application that shares nothing."""
+    yield
+
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+START_SECONDS = 60.0
+"""Longest start of a lifespan: an unreachable database must not keep a client waiting without a word."""
+
+_FORM = "declare -> AsyncIterator[TYPE], or AsyncIterator[tuple[TYPE, TYPE]] for several values"
+
+
+class Application:
+    """What the commands of an application have in common: its description, its services and its lifespan."""
+
+    def __init__(
+        self,
+        info: ServerInfo,
+        *,
+        services: Services | None = None,
+        lifespan: Lifespan | None = None,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        """`services`: None for those of the server. `start_seconds` is the longest start of the lifespan."""
+        self.info = info
+        self.services = services
+        self._lifespan = lifespan or _nothing
+        self._start_seconds = start_seconds
+        self._values: dict[Any, object] | None = None
+
+    @cached_property
+    def types(self) -> tuple[Any, ...]:
+        """The types of its values.
+
+        Raises:
+            BadSetting: the return annotation does not state them.
+        """
+        hint = resolve_hints(self._lifespan).get(RETURN)
+        if get_origin(hint) not in (AsyncIterator, AsyncGenerator):
+            raise BadSetting(f"{self._source}: the annotation of a lifespan states what it yields; {_FORM}")
+        yielded = get_args(hint)[0]
+        if yielded in (None, NoneType):
+            return ()
+        types = get_args(yielded) if get_origin(yielded) is tuple else (yielded,)
+        if ... in types or any(types.count(one) > 1 for one in types):
+            raise BadSetting(f"{self._source}: commands take its values by type, so each needs its own; {_FORM}")
+        return types
+
+    def value(self, kind: Any) -> object:
+        """The value of a type.
+
+        Raises:
+            LookupError: the lifespan is not running, which is a bug in the program that serves the commands.
+        """
+        if self._values is None:
+            raise LookupError(f"{self._source}: the lifespan is not running; the ASGI lifespan must be run")
+        return self._values[kind]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start the lifespan and close it at the end; while it runs already, do nothing.
+
+        Raises:
+            BadSetting: it failed to start, took too long, or yielded something else than it declares.
+        """
+        if self._values is not None:
+            yield
+            return
+        async with AsyncExitStack() as stack:
+            self._values = await self._start(stack)
+            try:
+                yield
+            finally:
+                self._values = None
+
+    async def _start(self, stack: AsyncExitStack) -> dict[Any, object]:
+        types = self.types
+        try:
+            # Not a cancel scope of anyio: a lifespan may enter a task group, which would have to end before the scope.
+            async with asyncio.timeout(self._start_seconds):
+                yielded = await stack.enter_async_context(self._lifespan())
+        except TimeoutError as error:
+            raise BadSetting(f"{self._source}: did not start within {self._start_seconds:g} s") from error
+        except AUTHOR_FAULTS as error:
+            raise BadSetting(f"{self._source}: failed to start: {type(error).__name__}: {error}") from error
+        values = yielded if len(types) > 1 else (yielded,) if types else ()
+        if not isinstance(values, tuple) or len(values) != len(types):
+            raise BadSetting(f"{self._source}: yielded {type(yielded).__name__}, but declares {len(types)} values")
+        return dict(zip(types, values, strict=True))
+
+    @property
+    def _source(self) -> str:
+        return source_of(self._lifespan)

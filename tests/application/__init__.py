@@ -1,0 +1,1 @@
+"""Tests of the application object and its public names."""
