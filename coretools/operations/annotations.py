@@ -55,13 +55,15 @@ def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: _for_pydantic(hint) for name, hint in hints.items()}
 
 
-def described(hint: Any) -> Any:
-    """The type of a parameter; text in `Annotated[T, "text"]` or `Annotated[T, Doc("text")]` is its description."""
-    if get_origin(hint) is not Annotated:
-        return hint
-    metadata = get_args(hint)[1:]
+def described(hint: Any, documented: str | None) -> Any:
+    """The type of a parameter with its description.
+
+    That is the text in `Annotated[T, "text"]` or `Annotated[T, Doc("text")]`, or else in the docstring; a `Field` with
+    a description takes precedence.
+    """
+    metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     texts = [one.documentation if isinstance(one, typing_extensions.Doc) else one for one in metadata]
-    text = next((one for one in texts if isinstance(one, str)), None)
+    text = next((one for one in texts if isinstance(one, str)), documented)
     has_own = any(isinstance(one, FieldInfo) and one.description for one in metadata)
     return hint if text is None or has_own else Annotated[hint, Field(description=text)]
 

@@ -120,4 +120,5 @@ def _known_names(schema: Mapping[str, Any], path: Path) -> Iterator[str]:
     node: Any = schema
     for step in path:
         node = node.get("items", {}) if isinstance(step, int) else node.get("properties", {}).get(step, {})
+        node = schema["$defs"][node["$ref"].removeprefix("#/$defs/")] if "$ref" in node else node
     yield from node.get("properties", {})

@@ -29,6 +29,7 @@ from coretools.operations.argument_faults import describe_value, fault_sentences
 from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired
 from coretools.operations.call import Call, Channel, Principal
 from coretools.operations.declare import Aliases, Declaration, source_of
+from coretools.operations.docstring import docstring_of
 from coretools.operations.services import Services
 from coretools.operations.short_schema import compact
 
@@ -86,6 +87,7 @@ class Arguments:
         self._raw = declared.input_schema
         self._schema: dict[str, Any] | None = None
         hints = resolve_hints(function)
+        texts = docstring_of(function).parameters
         self.injected: dict[str, Any] = {}
         parameters: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
@@ -94,7 +96,7 @@ class Arguments:
                 self.injected[parameter.name] = hint
                 continue
             default = ... if parameter.default is parameter.empty else parameter.default
-            parameters[parameter.name] = (described(hint), default)
+            parameters[parameter.name] = (described(hint, texts.get(parameter.name)), default)
         self.names: tuple[str, ...] = tuple(parameters)
         self.required: tuple[str, ...] = tuple(name for name, (_, default) in parameters.items() if default is ...)
         if ANSWERS in parameters and asks:

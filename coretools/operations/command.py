@@ -20,6 +20,7 @@ from coretools.operations.application import Application
 from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, require_named
 from coretools.operations.call import Call
 from coretools.operations.declare import Declaration, Surface, source_of
+from coretools.operations.docstring import docstring_of
 from coretools.operations.return_type import ReturnType
 from coretools.operations.route import check_route, route_parameters
 from coretools.operations.services import Services
@@ -66,13 +67,12 @@ class Command:
     @property
     def summary(self) -> str:
         """The first paragraph of the docstring, shown by `--help` and in lists of commands."""
-        return " ".join((inspect.getdoc(self.function) or "").partition("\n\n")[0].split())
+        return docstring_of(self.function).summary
 
     @property
     def description(self) -> str:
         """The docstring followed by the details: the description that the model reads."""
-        text = f"{inspect.getdoc(self.function) or ''} {self.declaration.details}"
-        return " ".join(text.split())
+        return "\n\n".join(filter(None, (docstring_of(self.function).text, self.declaration.details.strip())))
 
     # Cached: every call asks.
     @cached_property

@@ -19,6 +19,7 @@ from coretools.errors import BadSetting
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.command import Command
 from coretools.operations.declare import Declaration, Surface
+from coretools.operations.docstring import docstring_of
 from coretools.operations.json_schema import understood
 from coretools.operations.registry import Registry
 from coretools.operations.route import Context
@@ -143,6 +144,8 @@ def document_command(command: Command) -> CommandPage:
 
 def type_name(schema: Mapping[str, Any]) -> str:
     """The name of a schema's type."""
+    if "$ref" in schema:  # a model that contains itself
+        return "object"
     arms = schema.get("anyOf") or schema.get("oneOf")
     if arms:
         return " or ".join(dict.fromkeys(type_name(arm) for arm in arms))
@@ -166,8 +169,8 @@ def choices_of(schema: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _details(command: Command) -> str:
-    rest = (inspect.getdoc(command.function) or "").partition("\n\n")[2]
-    return "\n\n".join(part.strip() for part in (rest, command.declaration.details) if part.strip())
+    rest = docstring_of(command.function).details
+    return "\n\n".join(filter(None, (rest, command.declaration.details.strip())))
 
 
 def _hints(declared: Declaration) -> dict[str, bool]:

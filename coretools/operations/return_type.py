@@ -20,7 +20,7 @@ from coretools.operations.annotations import RETURN, TYPE_FAULTS, first_sentence
 from coretools.operations.content import Audio, Blocks, Embedded, Image, Link, Message, Result, Text
 from coretools.operations.declare import source_of
 from coretools.operations.output_schema import has_custom_serialization, output_schema, serialization_schema
-from coretools.operations.short_schema import compact
+from coretools.operations.short_schema import compact, hoisted
 
 WRAPPER = "result"
 """Key for a value that is not an object: structured content is an object in every revision up to 2025-11-25."""
@@ -81,7 +81,7 @@ class ReturnType:
             return output_schema(self._hint)
         if self._is_object:
             return self._value_schema
-        return {"type": "object", "properties": {WRAPPER: self._value_schema}, "required": [WRAPPER]}
+        return hoisted(self._value_schema, WRAPPER)
 
     def validate(self) -> None:
         """Build everything that sending a result needs.

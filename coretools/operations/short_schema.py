@@ -1,5 +1,6 @@
 """Shorten a JSON Schema: what is redundant for a model is left out."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from coretools.errors import BadSetting
@@ -10,29 +11,68 @@ def compact(schema: dict[str, Any], *, keeps_null: bool = False) -> dict[str, An
 
     Left out: titles, descriptions of whole models, null arms (an optional argument is left out instead; null is still
     accepted), lower bounds of 0 and 1, default values null, false, 0, "", [] and "." for a path, and
-    `additionalProperties: false`. Models are inlined. Everything left out is still validated. `keeps_null` is for
-    results, where null is a value.
+    `additionalProperties: false`. Models are inlined, unless they contain themselves. Everything left out is still
+    validated. `keeps_null` is for results, where null is a value.
 
     Raises:
-        BadSetting: a model contains itself, so it can't be inlined.
+        BadSetting: a reference leads out of the schema.
     """
-    whole: dict[str, Any] = _without_redundant(_inlined(schema, schema.get("$defs", {})), keeps_null)
-    whole.pop("$defs", None)
-    return whole
+    models = schema.get("$defs", {})
+    recursive = _recursive(models)
+    whole = _inlined({key: value for key, value in schema.items() if key != "$defs"}, models, recursive)
+    if "$ref" in whole:  # clients want to see an object at the top
+        name, others = _name_of(whole), {key: value for key, value in whole.items() if key != "$ref"}
+        whole = {**_inlined(models[name], models, recursive), **others}
+    shortened: dict[str, Any] = _without_redundant(whole, keeps_null)
+    if recursive:
+        kept = {name: _inlined(models[name], models, recursive) for name in sorted(recursive)}
+        shortened["$defs"] = {name: _without_redundant(model, keeps_null) for name, model in kept.items()}
+    return shortened
 
 
-def _inlined(node: Any, models: dict[str, Any]) -> Any:
+def hoisted(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """The schema of an object with one required property; its models are at the top, where references expect them."""
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    models = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    return {"type": "object", "properties": {name: inner}, "required": [name], **models}
+
+
+def _name_of(reference: dict[str, Any]) -> str:
+    name: str = reference["$ref"].removeprefix("#/$defs/")
+    return name
+
+
+def _recursive(models: dict[str, Any]) -> set[str]:
+    """The names of the models that contain themselves, directly or within others."""
+    reached = {name: set(_references(model)) for name, model in models.items()}
+    for _ in models:
+        reached = {name: set(names).union(*(reached.get(one, ()) for one in names)) for name, names in reached.items()}
+    return {name for name, names in reached.items() if name in names}
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield _name_of(node)
+        node = list(node.values())
+    for item in node if isinstance(node, list) else ():
+        yield from _references(item)
+
+
+def _inlined(node: Any, models: dict[str, Any], recursive: set[str]) -> Any:
     if isinstance(node, list):
-        return [_inlined(item, models) for item in node]
+        return [_inlined(item, models, recursive) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        name = node["$ref"].removeprefix("#/$defs/")
+        name = _name_of(node)
         if name not in models:
-            raise BadSetting(f"{name}: a model that contains itself can't be an argument or a result")
-        others = {other: model for other, model in models.items() if other != name}
-        return {**_inlined(models[name], others), **{key: value for key, value in node.items() if key != "$ref"}}
-    return {key: value if key == "$defs" else _inlined(value, models) for key, value in node.items()}
+            raise BadSetting(f"{name}: no model of this name is within the schema")
+        if name in recursive:
+            return node
+        others = {key: value for key, value in node.items() if key != "$ref"}
+        return {**_inlined(models[name], models, recursive), **others}
+    return {key: _inlined(value, models, recursive) for key, value in node.items()}
 
 
 def _without_redundant(node: Any, keeps_null: bool) -> Any:
@@ -86,5 +126,5 @@ def drop_keywords(node: Any, keywords: tuple[str, ...]) -> None:
         for keyword in keywords:
             node.pop(keyword, None)
         for key, value in node.items():
-            for inner in value.values() if key == "properties" else (value,):
+            for inner in value.values() if key in ("properties", "$defs") else (value,):
                 drop_keywords(inner, keywords)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from coretools.errors import BadSetting, InvalidArguments
+from coretools.errors import InvalidArguments
 from coretools.operations.arguments import Arguments
 from coretools.operations.call import Call
 from coretools.operations.content import Result
@@ -169,7 +169,7 @@ def test_the_output_schema_is_that_of_the_result() -> None:
     assert set(schema) == {"type", "properties"}
 
 
-def test_models_are_inlined_and_recursive_ones_are_refused(arguments: Arguments) -> None:
+def test_models_are_inlined_unless_they_contain_themselves(arguments: Arguments) -> None:
     """declarations-2: no references that a client has to resolve."""
     schema = arguments.schema()
     assert "$defs" not in schema
@@ -178,5 +178,6 @@ def test_models_are_inlined_and_recursive_ones_are_refused(arguments: Arguments)
     def function(tree: Tree) -> str:
         return str(tree)
 
-    with pytest.raises(BadSetting, match="Tree"):
-        Arguments("function", function).schema()
+    recursive = Arguments("function", function).schema()
+    assert recursive["properties"]["tree"] == {"$ref": "#/$defs/Tree"}
+    assert set(recursive["$defs"]) == {"Tree"}

@@ -1,6 +1,7 @@
 """Render help pages from the documentation model: overviews, contexts, commands. Pure."""
 
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -45,7 +46,7 @@ def command_page(page: CommandPage, *, program: str = "coretools") -> str:
     flags = {"may take long": page.hints["long_running"], "is for people only": not page.for_agents}
     notes = [_EFFECTS[page.effect], *(note for note, holds in flags.items() if holds)]
     parts = [f"usage: {line}", textwrap.fill(page.summary, WIDTH)]
-    parts += [textwrap.fill(text, WIDTH) for text in page.details.split("\n\n") if text]
+    parts += [_filled(text) for text in page.details.split("\n\n") if text]
     parts.append(f"It {', '.join(notes)}.")
     for title, is_required in (("required, in order:", True), ("options:", False)):
         rows = [(_label(one), _describe(one)) for one in page.parameters if one.is_required is is_required]
@@ -54,6 +55,12 @@ def command_page(page: CommandPage, *, program: str = "coretools") -> str:
         parts.append("asks (--answer KEY=VALUE or KEY:=JSON answers in advance): " + ", ".join(page.asks))
     parts.append("also: --json prints the result as JSON, --help prints this page")
     return "\n\n".join(parts)
+
+
+def _filled(paragraph: str) -> str:
+    """Return a paragraph in lines of the width; lists, code and other indented lines as they are."""
+    is_laid_out = re.search(r"^(?:\s|[-*+>|`]|\d+[.)] )", paragraph, re.MULTILINE)
+    return paragraph if is_laid_out else textwrap.fill(paragraph, WIDTH)
 
 
 def table(rows: Sequence[tuple[str, str]], width: int) -> str:
