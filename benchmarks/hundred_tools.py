@@ -7,6 +7,7 @@ from pydantic import Field
 from coretools.hosting.serve import ServeOptions, serve_stdio
 from coretools.operations.declare import Effect
 from coretools.operations.registry import Registry
+from coretools.operations.server_info import ServerInfo
 
 TOOLS = 100
 
@@ -40,4 +41,4 @@ def _another(number: int) -> Any:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve_stdio(registry(), options=ServeOptions(name="hundred")))
+    raise SystemExit(serve_stdio(registry(), options=ServeOptions(info=ServerInfo(name="hundred"))))

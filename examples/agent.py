@@ -12,6 +12,7 @@ from coretools.hosting.serve import ServeOptions, serve_stdio
 from coretools.operations.agent_tools import AgentContext, agent_tool
 from coretools.operations.declare import Effect, asks
 from coretools.operations.registry import Registry
+from coretools.operations.server_info import ServerInfo
 from coretools.questions.kinds import AskModel, AskRoots
 
 registry = Registry()
@@ -40,7 +41,7 @@ async def research(topic: Topic, context: AgentContext) -> str:
 registry.add(asks("directories", "summary")(agent_tool(research, Effect.READ)))
 
 # Allow questions to the client's model; by default only its user is asked.
-OPTIONS = ServeOptions(name="research", asking=Asking(mode="sampling"))
+OPTIONS = ServeOptions(info=ServerInfo(name="research"), asking=Asking(mode="sampling"))
 
 if __name__ == "__main__":
     raise SystemExit(serve_stdio(registry, options=OPTIONS))

@@ -27,6 +27,7 @@ from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import UserGit
 from coretools.language_servers.pool import LanguageServers
+from coretools.operations.application import identity_of
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
@@ -156,14 +157,17 @@ class Assembly(Resources):
 
     @property
     def identity(self) -> ServerInfo:
-        """What the server reports about itself to clients."""
-        return ServerInfo(instructions=self.instructions)
+        """What the server reports about itself to clients: as an application, if it offers nothing of its own."""
+        applications = identity_of(self.catalog.registry.applications)
+        offered = self.catalog.current.commands
+        if offered and all(command.application is not None for command in offered):
+            return applications
+        return ServerInfo(instructions="\n\n".join(filter(None, (self._instructions, applications.instructions))))
 
     @property
     def instructions(self) -> str:
         """The instructions for the model, sent when a client connects: its own, and those of the applications."""
-        of_applications = [one.info.instructions for one in self.catalog.registry.applications]
-        return "\n\n".join(filter(None, (self._instructions, *of_applications)))
+        return self.identity.instructions
 
     @property
     def _instructions(self) -> str:

@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coretools.cli.common.global_options import OptionParser, add_global_options, add_registry_option
@@ -57,7 +58,9 @@ def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
     )
     add_registry_option(serve, "a coretools Registry in a module that Python finds")
     serve.add_argument("--own", action="store_true", help="also serve coretools' own tools")
-    serve.add_argument("--name", default=NAME, help=f"name that a server without --own reports to clients [{NAME}]")
+    serve.add_argument(
+        "--name", help=f"name that a server without --own reports to clients [that of the application, or {NAME}]"
+    )
     add_upstream_option(serve)
     add_global_options(serve)
     serve.set_defaults(default_log_level="info")
@@ -98,20 +101,23 @@ def _serve_with_own_tools(settings: Settings, registries: "list[Registry]", envi
     exit_process(anyio.run(serve_stdio, settings, dict(environment), registries))
 
 
-def _serve_alone(settings: Settings, registries: "list[Registry]", name: str, environment: Mapping[str, str]) -> int:
+def _serve_alone(
+    settings: Settings, registries: "list[Registry]", name: str | None, environment: Mapping[str, str]
+) -> int:
     # Imported late: as above.
     from coretools.app.upstreams import loop_guard
     from coretools.app.upstreams import with_upstreams as with_upstreams_of
     from coretools.hosting.serve import ServeOptions, serve_stdio
+    from coretools.operations.application import identity_of
     from coretools.operations.catalog import selection_of, surfaces_of
     from coretools.operations.registry import Registry, merge_registries
     from coretools.protocol.process_exit import exit_process
 
     # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
     merged = merge_registries(Registry(policy=settings.policy.tools), registries)
+    identity = identity_of(merged.applications)
     options = ServeOptions(
-        name=name,
-        instructions="\n\n".join(filter(None, (one.info.instructions for one in merged.applications))),
+        info=identity if name is None else replace(identity, name=name),
         selection=selection_of(settings),
         surfaces=surfaces_of(settings),
         asking=settings.asking,

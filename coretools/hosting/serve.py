@@ -18,14 +18,13 @@ from mcp.server.lowlevel import Server
 from coretools.config.limits import Limits
 from coretools.config.logs import redact_logging
 from coretools.config.settings import Asking
-from coretools.distribution import VERSION
 from coretools.errors import BadSetting
 from coretools.operations.catalog import EVERYTHING, Selection, Surfaces
 from coretools.operations.completion import require_sources
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry, merge_registries
-from coretools.operations.server_info import SERVER_NAME, ServerInfo
+from coretools.operations.server_info import ServerInfo
 from coretools.operations.services import Services
 from coretools.protocol.open_requests import OpenRequests
 from coretools.protocol.process_exit import ProcessExit
@@ -45,12 +44,8 @@ if TYPE_CHECKING:
 class ServeOptions:
     """How a registry is served."""
 
-    name: str = SERVER_NAME
-    version: str = VERSION
-    instructions: str = ""
-    """Instructions for the model, sent when a client connects."""
-    info: ServerInfo | None = None
-    """Everything that the server reports about itself; None: the name, version and instructions above."""
+    info: ServerInfo = field(default_factory=ServerInfo)
+    """What the server reports about itself."""
     selection: Selection = EVERYTHING
     """Which commands are served; by default all that are for agents."""
     surfaces: Surfaces = field(default_factory=Surfaces)
@@ -114,7 +109,6 @@ def build(registry: Registry, options: ServeOptions | None = None, *, tasks: "Ta
     require_sources(registry)
     catalog = LiveCatalog(registry, options.selection, options.surfaces, is_same_for_all=True)
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
-    identity = options.info or ServerInfo(name=options.name, version=options.version, instructions=options.instructions)
     questions = QuestionFactory(options.asking)
     extensions = options.extensions
     tasks = tasks or _task_store(registry)
@@ -128,7 +122,7 @@ def build(registry: Registry, options: ServeOptions | None = None, *, tasks: "Ta
     return build_server(
         catalog,
         dispatcher,
-        identity,
+        options.info,
         ServerOptions(
             extensions=extensions,
             questions=questions,

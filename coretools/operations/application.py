@@ -5,7 +5,7 @@ arguments: `AsyncIterator[Database]` or, for several values, `AsyncIterator[tupl
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from types import NoneType
@@ -113,3 +113,10 @@ class Application:
     @property
     def _source(self) -> str:
         return source_of(self._lifespan)
+
+
+def identity_of(applications: Sequence[Application]) -> ServerInfo:
+    """What a server of these applications alone reports about itself: of one all it states, of several instructions."""
+    if len(applications) == 1:
+        return applications[0].info
+    return ServerInfo(instructions="\n\n".join(filter(None, (one.info.instructions for one in applications))))

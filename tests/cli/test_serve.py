@@ -81,6 +81,27 @@ def commands(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_server_of_one_application_is_that_application(tmp_path: Path) -> None:
+    """application-9"""
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from coretools import App, Effect\napp = App('own', version='7', title='Own', instructions='Be brief.')\n"
+        "@app.tool(Effect.READ)\ndef say() -> str:\n    'Say.'\n    return 'said'\n"
+    )
+    with server("--with", f"{file}:app", cwd=Path("/")) as peer:
+        hello = peer.ask("initialize", HANDSHAKE)["result"]
+        info = hello["serverInfo"]
+        assert (info["name"], info["version"], info["title"], hello["instructions"]) == ("own", "7", "Own", "Be brief.")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[catalog]\nonly = ["say"]\n')
+    root = tmp_path / "root"
+    root.mkdir()
+    own = ("--own", "--root", root, "--with", f"{file}:app")
+    for words, name in (((*own, "--policy", policy), "own"), (own, "coretools")):
+        with server(*words, cwd=Path("/")) as peer:
+            assert peer.ask("initialize", HANDSHAKE)["result"]["serverInfo"]["name"] == name
+
+
 def test_a_registry_of_a_file_is_served_and_its_prints_stay_off_the_wire(commands: Path) -> None:
     """api-8: by name, from a file; its log and its prints go to stderr; it ends with the client."""
     with server("--with", f"{commands}:registry", "--name", "notes", cwd=Path("/")) as peer:

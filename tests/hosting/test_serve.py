@@ -26,6 +26,7 @@ from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect
 from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.registry import Registry
+from coretools.operations.server_info import ServerInfo
 from coretools.operations.services import Services
 from coretools.protocol.mcp_apps import View, Views
 from tests.checkout import TREE
@@ -118,7 +119,7 @@ async def over_http(registry: Registry, http: HttpOptions | None = None) -> Asyn
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_registry_is_served_as_declared(mode: str) -> None:
     """api-1: with its own name and instructions, everything that agents may use, output schemas too."""
-    options = ServeOptions(name="walks", version="7", instructions="walk on")
+    options = ServeOptions(info=ServerInfo(name="walks", version="7", instructions="walk on"))
     async with Client(build(commands(), options), mode=mode) as client:
         listed = await client.list_tools()
         assert [one.name for one in listed.tools] == ["walk", "visit", "forget"]

@@ -13,9 +13,10 @@ from coretools.operations.completion import Completes
 from coretools.operations.content import Message, Result, Text
 from coretools.operations.declare import Effect, asks, prompt, resource, tool
 from coretools.operations.registry import Registry
+from coretools.operations.server_info import ServerInfo
 from coretools.questions.kinds import AskChoice, AskConfirmation, AskForm, AskModel, AskRoots, AskText
 
-OPTIONS = ServeOptions(name="featured", asking=Asking(mode="sampling"))
+OPTIONS = ServeOptions(info=ServerInfo(name="featured"), asking=Asking(mode="sampling"))
 
 MANY = 250
 """More prompts than fit on one page."""
