@@ -15,7 +15,6 @@ from coretools.errors import Unreachable as Unreachable
 from coretools.errors import Unsupported as Unsupported
 from coretools.hosting.serve import HttpOptions as HttpOptions
 from coretools.operations.call import Call as Call
-from coretools.operations.call import Channel as Channel
 from coretools.operations.call import Principal as Principal
 from coretools.operations.content import Audio as Audio
 from coretools.operations.content import Embedded as Embedded
@@ -28,7 +27,7 @@ from coretools.operations.declare import Aliases as Aliases
 from coretools.operations.declare import Effect as Effect
 from coretools.operations.declare import asks as asks
 from coretools.operations.declare import at as at
-from coretools.operations.declare import automation_hidden as automation_hidden
+from coretools.operations.declare import channels as channels
 from coretools.operations.declare import details as details
 from coretools.operations.declare import hidden as hidden
 from coretools.operations.declare import metadata as metadata

@@ -19,7 +19,7 @@ from coretools import (
     Effect,
     NotFound,
     asks,
-    automation_hidden,
+    channels,
     hidden,
     prompt,
     resource,
@@ -88,7 +88,7 @@ SURE = AskConfirmation(key="sure", message="Throw all notes away?")
 
 
 @notes.tool(Effect.CHANGE)
-@automation_hidden
+@channels("command-line", "repl")
 @asks(SURE)
 async def burn(call: Call) -> int:
     """Delete all notes. Not offered to agents; run `coretools --with examples.notes:app notes burn`."""

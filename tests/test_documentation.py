@@ -25,7 +25,7 @@ from coretools.operations.declare import (
     Effect,
     asks,
     at,
-    automation_hidden,
+    channels,
     details,
     hidden,
     metadata,
@@ -86,7 +86,7 @@ def all_lists() -> str:
 
 
 @tool(Effect.READ)
-@automation_hidden
+@channels("command-line", "repl")
 def secret_list() -> str:
     """For people."""
     return ""

@@ -182,7 +182,7 @@ class Assembly(Resources):
                 path=self.runner.command_path,
                 can_run=any(map(self.catalog.current.find, ("run_command", "ci_build", "ci_test"))),
                 listed=self.catalog.current.tools,
-                unlisted=self.catalog.current.unlisted,
+                unlisted=[name for name, one in self.catalog.current.unlisted.items() if name == one.name],
             )
         )
 

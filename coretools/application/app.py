@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from coretools.config.settings import Asking
 from coretools.errors import BadSetting
 from coretools.operations.application import Application, Lifespan
-from coretools.operations.declare import Decorator, Effect, Function, Hints, prompt, resource
+from coretools.operations.declare import CHANNELS, Channel, Decorator, Effect, Function, Hints, Labels, prompt, resource
 from coretools.operations.registry import Group, Registry
 from coretools.operations.server_info import Icon, ServerInfo
 from coretools.operations.services import Services
@@ -74,19 +74,24 @@ class App:
         return self.registry.tool(effect, **hints)
 
     def resource(
-        self, uri: str, *, title: str = "", mime_type: str = "", version: Callable[..., object] | str | None = None
+        self,
+        uri: str,
+        *,
+        mime_type: str = "",
+        version: Callable[..., object] | str | None = None,
+        **labels: Unpack[Labels],
     ) -> Decorator:
         """Declare a function as a resource and add it. Stands above all other decorators."""
-        declared = resource(uri, title=title, mime_type=mime_type, version=version)
+        declared = resource(uri, mime_type=mime_type, version=version, **labels)
 
         def added(function: Function) -> Function:
             return self.registry.add(declared(function))
 
         return added
 
-    def prompt(self, *, title: str = "") -> Decorator:
+    def prompt(self, **labels: Unpack[Labels]) -> Decorator:
         """Declare a function as a prompt and add it. Stands above all other decorators."""
-        declared = prompt(title=title)
+        declared = prompt(**labels)
 
         def added(function: Function) -> Function:
             return self.registry.add(declared(function))
@@ -97,9 +102,11 @@ class App:
         """Add a function or method that is declared with `tool`, `resource` or `prompt`."""
         return self.registry.add(function)
 
-    def context(self, *words: str, summary: str = "", details: str = "") -> Group:
-        """Describe a context and return a group that adds commands to it."""
-        return self.registry.context(*words, summary=summary, details=details)
+    def context(
+        self, *words: str, summary: str = "", details: str = "", channels: Sequence[Channel] = CHANNELS
+    ) -> Group:
+        """Describe a context and return a group that adds commands to it. They exist in these channels only."""
+        return self.registry.context(*words, summary=summary, details=details, channels=channels)
 
     def remove(self, *route: str) -> None:
         """Remove the command of a route.

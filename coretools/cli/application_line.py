@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -111,7 +111,7 @@ class ApplicationLine:
         from coretools.cli.repl_lines import PipedLines, PromptedLines
 
         terminal = TerminalCapabilities.of(os.environ)
-        runner = CommandRunner(context, terminal, program="", channel="repl")
+        runner = CommandRunner(replace(context, channel="repl"), terminal, program="")
         async with context.running():
             if not terminal.can_ask:
                 return await ReadLoop(runner, PipedLines(), has_servers=False).run()

@@ -22,10 +22,10 @@ from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.argument_words import split_word
 from coretools.operations.arguments import ANSWERS
-from coretools.operations.call import Channel
 from coretools.operations.catalog import Selection
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
+from coretools.operations.declare import Channel
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.documentation import document_command
 from coretools.operations.live_catalog import LiveCatalog
@@ -59,11 +59,12 @@ class CommandContext:
     ask: AskMode = "elicitation"
     roots: tuple[str, ...] = ()
     """The root directories, as file URIs."""
+    channel: Channel = "command-line"
     running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     """Starts what the commands share, before one runs."""
 
     @classmethod
-    def of(cls, assembly: "Assembly", settings: Settings) -> "CommandContext":
+    def of(cls, assembly: "Assembly", settings: Settings, channel: Channel = "command-line") -> "CommandContext":
         """Return the context of the built-in tool sets."""
         roots = tuple(PurePath(root.path).as_uri() for root in assembly.roots)
         return cls(
@@ -72,6 +73,7 @@ class CommandContext:
             selection=assembly.selection,
             ask=settings.ask,
             roots=roots,
+            channel=channel,
         )
 
 
@@ -85,10 +87,8 @@ class CommandRunner:
         *,
         stdin: Callable[[], str] | None = None,
         program: str = "coretools",
-        channel: Channel = "command-line",
     ) -> None:
         """`stdin` reads standard input, if it holds data; `program` precedes commands in help."""
-        self._channel: Channel = channel
         self.context = context
         self._terminal = terminal
         self._stdin = stdin
@@ -97,7 +97,7 @@ class CommandRunner:
     @property
     def routes(self) -> Routes:
         """The commands available now."""
-        return Routes(self.context.catalog.registry, self.context.selection)
+        return Routes(self.context.catalog.registry, self.context.selection, self.context.channel)
 
     def option_names(self, words: Sequence[str]) -> frozenset[str]:
         """Return the options of the command at the start of the words."""
@@ -163,7 +163,7 @@ class CommandRunner:
 
     async def _dispatch(self, command: Command, arguments: Mapping[str, Any], *, as_json: bool) -> int:
         context = self.context
-        call = CliCall(self._terminal, context.ask, context.roots, channel=self._channel)
+        call = CliCall(self._terminal, context.ask, context.roots, channel=context.channel)
         try:
             command = context.catalog.require_registered(command)
             async with context.running():

@@ -23,7 +23,7 @@ _BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {
 
 async def candidates(context: CommandContext, before: Sequence[str], current: str) -> list[Candidate]:
     """Return the completions of `current`, which follows the words of `before`."""
-    routes = Routes(context.catalog.registry, context.selection)
+    routes = Routes(context.catalog.registry, context.selection, context.channel)
     words = leading_words(before)
     match = routes.at(words)
     following = []

@@ -39,7 +39,7 @@ async def repl(settings: Settings, registries: Sequence[Registry]) -> int:
         _servers(assembly, settings, environment) as servers,
     ):
         terminal = TerminalCapabilities.of(os.environ)
-        runner = CommandRunner(CommandContext.of(assembly, settings), terminal, program="", channel="repl")
+        runner = CommandRunner(CommandContext.of(assembly, settings, "repl"), terminal, program="")
         if terminal.can_ask:
             lines = PromptedLines(runner, os.environ, servers)
             await ReadLoop(runner, lines, servers=servers).run_interrupted()

@@ -27,8 +27,8 @@ from coretools.operations.annotations import (
 )
 from coretools.operations.argument_faults import describe_value, fault_sentences
 from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired
-from coretools.operations.call import Call, Channel, Principal
-from coretools.operations.declare import Aliases, Declaration, source_of
+from coretools.operations.call import Call, Principal
+from coretools.operations.declare import Aliases, Channel, Declaration, source_of
 from coretools.operations.docstring import docstring_of
 from coretools.operations.services import Services
 from coretools.operations.short_schema import compact

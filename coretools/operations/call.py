@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from typing import Any, Literal, NewType, Protocol, TypeVar
 
 from coretools.config.commit_author import Author
+from coretools.operations.declare import Channel
 from coretools.questions.answer_resolution import AnswerResolution, AskChannel, declined_error
 from coretools.questions.kinds import AskConfirmation, Question
 
@@ -14,9 +15,6 @@ LOCAL = "local"
 """The principal of a server that a user started for themselves."""
 
 Level = Literal["debug", "info", "warning", "error"]
-
-Channel = Literal["mcp", "command-line", "repl", "none"]
-"""Where a call comes from: an MCP client (an agent), a shell, the REPL, or code."""
 
 Principal = NewType("Principal", str)
 """The identity of the caller. A command gets it as a parameter of this type."""

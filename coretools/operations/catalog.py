@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from coretools.config.settings import CHANGING_PROFILES, Settings, require_profile
 from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
 from coretools.operations.command import Command, duplicate_name
-from coretools.operations.declare import Surface
-from coretools.operations.route import Context
+from coretools.operations.declare import Channel, Surface
+from coretools.operations.route import Context, name_of_route
 from coretools.operations.uri_template import default_template, template_shape, template_variables
 
 
@@ -200,9 +200,14 @@ def build_catalog(
     prompts = _prompts(chosen)
     tools = _tools(chosen, surfaces, prompts)
     callable_tools = _tools(unlisted, Surfaces(), {})
+    by_alias: dict[str, Command] = {}
+    for command in (*tools.values(), *callable_tools.values()):
+        for alias in map(name_of_route, command.other_routes):
+            _add_unique(by_alias, alias, tools.get(alias) or callable_tools.get(alias) or command)
+            _add_unique(by_alias, alias, command)
     return Catalog(
         tools=tools,
-        unlisted={name: command for name, command in callable_tools.items() if name not in tools},
+        unlisted={name: command for name, command in callable_tools.items() if name not in tools} | by_alias,
         resources=_resources(chosen, surfaces),
         prompts=prompts,
         withheld=withheld,
@@ -210,9 +215,12 @@ def build_catalog(
     )
 
 
-def commands_for_people(commands: Iterable[Command], selection: Selection) -> list[Command]:
-    """The commands that a person may type: also those that agents do not get, and hidden ones."""
-    return [command for command in commands if withholding_reason(command, selection) is None]
+def commands_for_people(
+    commands: Iterable[Command], selection: Selection, channel: Channel = "command-line"
+) -> list[Command]:
+    """The commands that a person may type in a channel: also those that agents do not get, and hidden ones."""
+    typed = (command for command in commands if channel in command.declaration.channels)
+    return [command for command in typed if withholding_reason(command, selection) is None]
 
 
 def withholding_reason(command: Command, selection: Selection) -> str | None:

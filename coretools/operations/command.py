@@ -22,7 +22,7 @@ from coretools.operations.call import Call
 from coretools.operations.declare import Declaration, Surface, source_of
 from coretools.operations.docstring import docstring_of
 from coretools.operations.return_type import ReturnType
-from coretools.operations.route import check_route, route_parameters
+from coretools.operations.route import VARIABLE, check_route, route_parameters
 from coretools.operations.services import Services
 from coretools.operations.uri_template import check_template
 
@@ -63,6 +63,14 @@ class Command:
         return not has_own and any(
             kind is Services and name != "_services" for name, kind in self.arguments.injected.items()
         )
+
+    @property
+    def other_routes(self) -> tuple[tuple[str, ...], ...]:
+        """A route for each alias: that takes the place of the last word."""
+        if not self.declaration.aliases:
+            return ()
+        last = max((at for at, word in enumerate(self.route) if VARIABLE.fullmatch(word) is None), default=0)
+        return tuple((*self.route[:last], alias, *self.route[last + 1 :]) for alias in self.declaration.aliases)
 
     @property
     def summary(self) -> str:
@@ -187,6 +195,8 @@ def check_command(command: Command) -> None:
     """
     if command.declaration.route:
         check_route(command.route, command.source)
+    for route in command.other_routes:
+        check_route(route, command.source)
     if not (FOREIGN_NAME if command.declaration.is_foreign else NAME).fullmatch(command.name):
         raise BadSetting(
             f"{command.source}: {command.name!r} is not a valid tool name; use a to z, 0 to 9 and _, 64 at most"

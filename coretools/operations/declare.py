@@ -2,7 +2,7 @@
 
 The name of the function is the name of the command, its signature the schema, and its docstring the description for
 people and models. `tool`, `resource` and `prompt` each add a surface; `at`, `details`, `metadata`, `asks`, `hidden` and
-`automation_hidden` add properties. Their order does not matter, but `@registry.tool` and `@registry.add` stand above
+`channels` add properties. Their order does not matter, but `@registry.tool` and `@registry.add` stand above
 all of them: a registered function can't be declared further. Imports neither `mcp` nor pydantic.
 """
 
@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType, NoneType
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 from coretools.errors import BadSetting
+from coretools.operations.server_info import Icon
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,6 +27,13 @@ _EFFECTS = "Effect.READ is read-only, Effect.ADD changes and never destroys, Eff
 _ATTRIBUTE = "__coretools_declaration__"
 _REGISTERED = "__coretools_registered__"
 """Attribute of a registered function. Its value is that function, because `functools.wraps` copies attributes."""
+
+
+Channel = Literal["mcp", "command-line", "repl", "none"]
+"""Where a call comes from: an MCP client (an agent), a shell, the REPL, or code."""
+
+CHANNELS: tuple[Channel, ...] = ("mcp", "command-line", "repl")
+"""Channels that a command can be declared for. Code calls what it likes."""
 
 
 class Decorator(Protocol):
@@ -55,13 +63,28 @@ class Surface(Enum):
     PROMPT = "prompt"
 
 
-class Hints(TypedDict, total=False):
+class Labels(TypedDict, total=False):
+    """Optional properties of any command, for clients and people."""
+
+    title: str
+    """A name for people, which clients show in place of the command's name."""
+    tags: tuple[str, ...]
+    """Words by which clients can group commands; sent in `_meta` as `coretools/tags`."""
+    icons: tuple[Icon, ...]
+    """Icons for clients."""
+
+
+class Hints(Labels, total=False):
     """Optional properties of a tool."""
 
     name: str
     """Its name within its context, in place of the function's."""
-    title: str
-    """A name for people, which clients show in place of the tool's name."""
+    aliases: tuple[str, ...]
+    """Further names within its context. They are accepted and not listed."""
+    deadline_seconds: float
+    """A call that takes longer ends with `DeadlinePassed`. A plain function ends at its next `check_cancelled()`."""
+    result_bytes: int
+    """A longer result is not sent: the call ends with `TooLarge`."""
     idempotent: bool
     """Repeating a call with the same arguments has no further effect. By default true for `Effect.READ`."""
     open_world: bool
@@ -83,8 +106,15 @@ _HINT_TYPES: Mapping[str, tuple[type, ...]] = {
     "structured": (bool, NoneType),
     "profiles": (tuple, list, frozenset),
     "name": (str,),
+    "aliases": (tuple, list),
+    "tags": (tuple, list),
+    "icons": (tuple, list),
+    "deadline_seconds": (float, int),
+    "result_bytes": (int,),
 }
 """Accepted types of each hint: a value of another type would break the tool list of every client."""
+
+_ITEM_TYPES: Mapping[str, type] = {"aliases": str, "tags": str, "icons": Icon}
 
 
 class Aliases:
@@ -154,6 +184,14 @@ class Declaration:
 
     surfaces: frozenset[Surface] = frozenset()
     title: str = ""
+    tags: tuple[str, ...] = ()
+    icons: tuple[Icon, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Further names within its context, accepted and not listed."""
+    deadline_seconds: float | None = None
+    result_bytes: int | None = None
+    channels: frozenset[Channel] = frozenset(CHANNELS)
+    """Where it exists: it can be neither listed nor called elsewhere."""
     effect: Effect = Effect.READ
     idempotent: bool = True
     """Repeating a call with the same arguments has no further effect."""
@@ -196,8 +234,6 @@ class Declaration:
     """Offered by another server: its name may have capital letters."""
     withheld: str = ""
     """Why agents are not offered it now; empty if they are."""
-    is_automation_hidden: bool = False
-    """For people only: agents can neither list nor call it."""
     is_hidden: bool = False
     """Left out of every list and of help; a person who knows its name can call it."""
 
@@ -209,7 +245,7 @@ class Declaration:
     @property
     def for_agents(self) -> bool:
         """Whether agents may list and call it."""
-        return bool(self.profiles) and not (self.is_hidden or self.is_automation_hidden)
+        return bool(self.profiles) and "mcp" in self.channels and not self.is_hidden
 
     @property
     def destructive(self) -> bool:
@@ -240,13 +276,20 @@ def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
         long_running=hints.get("long_running", False),
         structured=hints.get("structured"),
         profiles=frozenset(hints.get("profiles", READ_PROFILES if effect is Effect.READ else CHANGE_PROFILES)),
-        **_titled(hints.get("title", "")),
+        deadline_seconds=hints.get("deadline_seconds"),
+        result_bytes=hints.get("result_bytes"),
+        aliases=tuple(hints.get("aliases", ())),
+        **_labelled(hints),
         **({"route": (hints["name"],)} if "name" in hints else {}),
     )
 
 
 def resource(
-    uri: str, *, title: str = "", mime_type: str = "", version: Callable[..., object] | str | None = None
+    uri: str,
+    *,
+    mime_type: str = "",
+    version: Callable[..., object] | str | None = None,
+    **labels: Unpack[Labels],
 ) -> Decorator:
     """Declare a function as a resource, alone or in addition to `tool`. A resource only reads.
 
@@ -255,14 +298,14 @@ def resource(
     arguments, or the name of a method of the same object: while a client is subscribed it is called each second, and
     a different return value is a change. Without it, report changes with `Registry.announce`.
     """
-    _check_types("resource", {"uri": uri, "title": title, "mime_type": mime_type})
-    return _amend("resource", Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version, **_titled(title))
+    _check_types("resource", {"uri": uri, "mime_type": mime_type, **labels})
+    return _amend("resource", Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version, **_labelled(labels))
 
 
-def prompt(*, title: str = "") -> Decorator:
+def prompt(**labels: Unpack[Labels]) -> Decorator:
     """Declare a function as a prompt: its parameters are the arguments, its result is the text or messages."""
-    _check_types("prompt", {"title": title})
-    return _amend("prompt", Surface.PROMPT, **_titled(title))
+    _check_types("prompt", labels)
+    return _amend("prompt", Surface.PROMPT, **_labelled(labels))
 
 
 def at(*route: str) -> Decorator:
@@ -329,9 +372,25 @@ def nonblocking(function: Function) -> Function:
     return _amend("nonblocking", nonblocking=True)(function)
 
 
-def automation_hidden(function: Function) -> Function:
-    """Hide the command from agents: it is for the command line and the REPL."""
-    return _amend("automation_hidden", is_automation_hidden=True)(function)
+def channels(*names: Channel) -> Decorator:
+    """Offer the command in these channels only: `mcp`, `command-line`, `repl`. Elsewhere it does not exist.
+
+    Raises:
+        BadSetting: no channel, or an unknown one.
+    """
+    return _amend("channels", channels=checked_channels(names))
+
+
+def checked_channels(names: Sequence[str]) -> frozenset[Channel]:
+    """The channels of these names.
+
+    Raises:
+        BadSetting: none, or an unknown one.
+    """
+    chosen = frozenset(one for one in CHANNELS if one in names)
+    if len(chosen) != len(set(names)) or not chosen:
+        raise BadSetting(f"channels: choose from {', '.join(CHANNELS)}, not {', '.join(map(str, names)) or 'none'}")
+    return chosen
 
 
 def hidden(function: Function) -> Function:
@@ -363,11 +422,17 @@ def _check_types(by: str, values: Mapping[str, object]) -> None:
         kinds = _HINT_TYPES.get(name, (str,))
         if not isinstance(value, kinds):
             raise BadSetting(f"@{by}: {name} must be {kinds[0].__name__}, not {type(value).__name__}")
+        item = _ITEM_TYPES.get(name, object)
+        if isinstance(value, tuple | list) and not all(isinstance(one, item) for one in value):
+            raise BadSetting(f"@{by}: {name} has {item.__name__} values only")
+        if name in ("deadline_seconds", "result_bytes") and isinstance(value, int | float) and value <= 0:
+            raise BadSetting(f"@{by}: {name} must be above 0")
 
 
-def _titled(title: str) -> dict[str, str]:
-    """The title if one is given: a command that is a tool and a resource may have it with either."""
-    return {"title": title} if title else {}
+def _labelled(labels: Mapping[str, Any]) -> dict[str, Any]:
+    """The labels that are given: a command that is a tool and a resource may have each with either."""
+    given = {name: labels[name] for name in ("title", "tags", "icons") if labels.get(name)}
+    return {name: value if name == "title" else tuple(value) for name, value in given.items()}
 
 
 def _amend(by: str, *surfaces: Surface, **properties: Any) -> Decorator:

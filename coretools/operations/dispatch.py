@@ -22,12 +22,13 @@ import anyio.to_thread
 
 from coretools.cancellation import check_cancelled
 from coretools.config.call_context import CallContext, calling
-from coretools.errors import CoreError, InputNeeded
+from coretools.errors import CoreError, DeadlinePassed, InputNeeded, TooLarge
 from coretools.operations.blocking import watch_steps
-from coretools.operations.call import Call, Channel, Principal, WouldBlock, require_confirmation, run_nonblocking
+from coretools.operations.call import Call, Principal, WouldBlock, require_confirmation, run_nonblocking
 from coretools.operations.command import Command
 from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Blocks, Content, Embedded, Message, Result, Text, joined_text
+from coretools.operations.declare import Channel
 from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.return_type import json_text
 from coretools.operations.services import Services
@@ -139,7 +140,8 @@ class Dispatcher:
         outcome = None
         try:
             with self._marked(), calling(CallContext(underway.id, call.principal, call.author)):
-                outcome = await self._outcome(command, underway.id, self._run(command, given, defaults, call))
+                run = _within_deadline(command, self._run(command, given, defaults, call))
+                outcome = _limited(command, await self._outcome(command, underway.id, run))
         finally:
             self._observer.ended(underway, outcome)
         return outcome
@@ -224,6 +226,37 @@ class Dispatcher:
         if kind is Principal:
             return call.principal
         return call.channel if kind == Channel or application is None else application.value(kind)
+
+
+def _within_deadline(command: Command, run: Awaitable[object]) -> Awaitable[object]:
+    """The run of a command, which ends at its deadline if it declares one. Questions count."""
+    seconds = command.declaration.deadline_seconds
+    if seconds is None:
+        return run
+
+    async def limited() -> object:
+        with anyio.move_on_after(seconds):
+            return await run
+        raise DeadlinePassed(f"{command.name}: did not finish within {seconds:g} s")
+
+    return limited()
+
+
+def _limited(command: Command, outcome: Outcome) -> Outcome:
+    """The outcome, or an error in its place if it is longer than the command declares."""
+    most = command.declaration.result_bytes
+    if most is None:
+        return outcome
+    size = sum(map(_size, outcome.content or (Text(outcome.text),)))
+    if size <= most:
+        return outcome
+    return _failed(TooLarge(f"{command.name} ran, but its result has {size:,} bytes, more than {most:,}; ask for less"))
+
+
+def _size(content: Content) -> int:
+    names = ("data", "content", "text", "uri")
+    payload: str | bytes = next(getattr(content, name) for name in names if hasattr(content, name))
+    return len(payload if isinstance(payload, bytes) else payload.encode("utf-8", "surrogatepass"))
 
 
 def _read_version(check: Callable[[], object]) -> object:

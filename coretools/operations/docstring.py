@@ -1,6 +1,7 @@
 """The docstring of a command: its text for people and models, and what it says of each parameter.
 
-Google, numpy and reST forms are understood. Paragraphs and lists stay as they are written.
+Google, numpy and reST forms are understood. Lists and code stay as they are written; the lines of a paragraph
+are joined.
 """
 
 import inspect
@@ -14,6 +15,10 @@ _PARAMETERS = re.compile(
     re.MULTILINE,
 )
 """How the description of parameters begins."""
+
+
+_LAID_OUT = re.compile(r"^(?:\s|[-*+] |\d+[.)] |[>|]|[-=]{3})", re.MULTILINE)
+"""A line that must stay one: of a list, a table, a quotation or code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +45,34 @@ def docstring_of(function: Callable[..., Any]) -> Docstring:
     """The docstring of a function; empty if it has none, and only text where its form can't be told."""
     text = inspect.getdoc(function) or ""
     if _PARAMETERS.search(text) is None:
-        return Docstring(text)
+        return Docstring(_joined(text))
     # Imported late: 5 ms, and few programs need it.
     from docstring_parser import DocstringParam, ParseError, parse
 
     try:
         parsed = parse(text)
     except ParseError:
-        return Docstring(text)
+        return Docstring(_joined(text))
     described = {one.arg_name: " ".join((one.description or "").split()) for one in parsed.params}
     others = [one for one in parsed.meta if not isinstance(one, DocstringParam)]
     sections = [f"{_title(one.args)}: {one.description}" for one in others if one.description]
     parts = (parsed.short_description, parsed.long_description, *sections)
-    return Docstring("\n\n".join(filter(None, parts)), {name: said for name, said in described.items() if said})
+    return Docstring(
+        _joined("\n\n".join(filter(None, parts))), {name: said for name, said in described.items() if said}
+    )
+
+
+def is_laid_out(paragraph: str) -> bool:
+    """Whether the line breaks of a paragraph mean something."""
+    return _LAID_OUT.search(paragraph) is not None
+
+
+def _joined(text: str) -> str:
+    """The text with each paragraph in one line: a client may show every line break."""
+    if "```" in text:
+        return text
+    paragraphs = re.split(r"\n{2,}", text)
+    return "\n\n".join(one if is_laid_out(one) else " ".join(one.split()) for one in paragraphs)
 
 
 def _title(words: list[str]) -> str:

@@ -18,10 +18,13 @@ from coretools.operations.application import Application
 from coretools.operations.command import Command, check_command, duplicate_name
 from coretools.operations.completion import require_sources
 from coretools.operations.declare import (
+    CHANNELS,
+    Channel,
     Decorator,
     Effect,
     Function,
     Hints,
+    checked_channels,
     declaration_of,
     mark_registered,
     source_of,
@@ -53,13 +56,15 @@ class Registry:
         self.version = 0
         """Increases with each change."""
 
-    def context(self, *words: str, summary: str = "", details: str = "") -> "Group":
-        """Describe a context and return a group that adds commands to it.
+    def context(
+        self, *words: str, summary: str = "", details: str = "", channels: Sequence[Channel] = CHANNELS
+    ) -> "Group":
+        """Describe a context and return a group that adds commands to it. They exist in these channels only.
 
         Raises:
-            BadSetting: a word can't be typed.
+            BadSetting: a word can't be typed, or a channel is unknown.
         """
-        context = Context(check_route(words, "context"), summary, details)
+        context = Context(check_route(words, "context"), summary, details, checked_channels(channels))
         with self._lock:
             self._contexts[context.words] = context
         return Group(self, context.words)
@@ -228,6 +233,9 @@ class Registry:
                 f"{name or function}: not declared with @tool, @resource or @prompt, which stand below @registry.add"
             )
         words = (*context, *declaration.route) if declaration.route else route_in(context, name)
+        for one in self.contexts:
+            if words[: len(one.words)] == one.words and not declaration.channels <= one.channels:
+                declaration = replace(declaration, channels=declaration.channels & one.channels)
         command = Command(name_of_route(words), function, declaration, tool_set, words, overrides, self._application)
         check_command(command)
         return self._with_policy(command)
@@ -270,9 +278,11 @@ class Group:
         self._registry = registry
         self._words = words
 
-    def context(self, *words: str, summary: str = "", details: str = "") -> "Group":
+    def context(
+        self, *words: str, summary: str = "", details: str = "", channels: Sequence[Channel] = CHANNELS
+    ) -> "Group":
         """A context within this one."""
-        return self._registry.context(*self._words, *words, summary=summary, details=details)
+        return self._registry.context(*self._words, *words, summary=summary, details=details, channels=channels)
 
     def tool(self, effect: Effect, **hints: Unpack[Hints]) -> Decorator:
         """Declare a function as a tool and add it here."""

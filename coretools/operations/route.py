@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import BadSetting
+from coretools.operations.declare import CHANNELS, Channel
 
 SEPARATOR = "_"
 """Between the words of a name; some clients accept only this one and `-`."""
@@ -24,6 +25,8 @@ class Context:
     words: tuple[str, ...]
     summary: str = ""
     details: str = ""
+    channels: frozenset[Channel] = frozenset(CHANNELS)
+    """Where its commands exist."""
 
 
 def check_route(route: Sequence[str], source: str) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from mcp.server.context import ServerRequestContext
 
 from coretools.config.commit_author import Author
 from coretools.egress.hosts import system_address
-from coretools.operations.call import LOCAL, Capability, Channel, Level
+from coretools.operations.call import LOCAL, Capability, Level
+from coretools.operations.declare import Channel
 from coretools.protocol.extensions import has_capability
 from coretools.protocol.live_questions import CallQuestions
 from coretools.protocol.notifier import Notifier

@@ -17,6 +17,7 @@ from coretools.operations.arguments import ANSWERS
 from coretools.operations.catalog import Catalog, Resource
 from coretools.operations.command import Command
 from coretools.operations.json_schema import declares_header
+from coretools.operations.server_info import Icon
 from coretools.protocol.results import STRUCTURED_SINCE
 
 Item = TypeVar("Item")
@@ -28,6 +29,7 @@ LIST_TTL_SECONDS = 60
 """How long a client of the stateless era may cache a list; changes are notified earlier."""
 
 LONG_RUNNING_KEY = "coretools/longRunning"
+TAGS_KEY = "coretools/tags"
 
 
 class CatalogListing:
@@ -135,7 +137,7 @@ def _start(cursor: str, stamp: str) -> int:
 def as_tool(command: Command) -> types.Tool:
     """Return a command as a tool of the catalog, with all four annotations explicit."""
     declared = command.declaration
-    meta = {**declared.metadata, **({LONG_RUNNING_KEY: True} if declared.long_running else {})}
+    meta = {**_meta(command), **({LONG_RUNNING_KEY: True} if declared.long_running else {})}
     return types.Tool(
         name=command.name,
         title=declared.title or None,
@@ -149,6 +151,7 @@ def as_tool(command: Command) -> types.Tool:
             idempotent_hint=None if declared.read_only else declared.idempotent,
             open_world_hint=declared.open_world,
         ),
+        icons=as_icons(declared.icons),
         _meta=meta or None,
     )
 
@@ -170,8 +173,21 @@ def _described(command: Command) -> dict[str, Any]:
     return {
         "title": declared.title or None,
         "description": command.description,
-        "_meta": dict(declared.metadata) or None,
+        "icons": as_icons(declared.icons),
+        "_meta": _meta(command) or None,
     }
+
+
+def as_icons(icons: Sequence[Icon]) -> list[types.Icon] | None:
+    """Return icons as the protocol has them; None if there are none."""
+    return [
+        types.Icon(src=one.src, mime_type=one.mime_type or None, sizes=list(one.sizes) or None) for one in icons
+    ] or None
+
+
+def _meta(command: Command) -> dict[str, Any]:
+    tags = command.declaration.tags
+    return {**command.declaration.metadata, **({TAGS_KEY: list(tags)} if tags else {})}
 
 
 def _as_prompt(name: str, command: Command) -> types.Prompt:

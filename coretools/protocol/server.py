@@ -26,14 +26,14 @@ from coretools.operations.catalog import Catalog
 from coretools.operations.command import Command
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.server_info import Icon, ServerInfo
+from coretools.operations.server_info import ServerInfo
 from coretools.protocol.call_adapter import ClientCall, principal_of
 from coretools.protocol.change_notifications import ChangeNotifications
 from coretools.protocol.completion_handler import CompletionHandler
 from coretools.protocol.draining import Draining
 from coretools.protocol.extensions import attach_extensions
 from coretools.protocol.handshake import Discovery, HandshakeConnections, HandshakeRules
-from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, page, tools_for
+from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, as_icons, page, tools_for
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, find_resource, no_resource
 from coretools.protocol.resources import RunResources
 from coretools.protocol.results import as_contents, as_messages, as_result
@@ -90,7 +90,7 @@ def build_server(
         version=info.version,
         title=info.title or None,
         website_url=info.website or None,
-        icons=[_icon(one) for one in info.icons] or None,
+        icons=as_icons(info.icons),
         instructions=info.instructions or None,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
@@ -124,10 +124,6 @@ def build_server(
     )
     attach_extensions(server, options.extensions)
     return server
-
-
-def _icon(icon: Icon) -> types.Icon:
-    return types.Icon(src=icon.src, mime_type=icon.mime_type or None, sizes=list(icon.sizes) or None)
 
 
 class _ListChangedServer(Server[Any]):

@@ -20,7 +20,7 @@ from coretools.operations.call import Call
 from coretools.operations.catalog import Selection
 from coretools.operations.completion import Completes
 from coretools.operations.content import Image, Result
-from coretools.operations.declare import Effect, asks, at, automation_hidden, hidden, prompt, raw_schema, resource, tool
+from coretools.operations.declare import Effect, asks, at, channels, hidden, prompt, raw_schema, resource, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
@@ -147,7 +147,7 @@ def raw(arguments: dict[str, object]) -> str:
 
 
 @tool(Effect.READ)
-@automation_hidden
+@channels("command-line", "repl")
 def for_people() -> str:
     """No agent sees this."""
     return "hello, person"

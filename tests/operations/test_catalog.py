@@ -12,7 +12,7 @@ from coretools.operations.declare import (
     Effect,
     Function,
     at,
-    automation_hidden,
+    channels,
     details,
     hidden,
     metadata,
@@ -467,7 +467,7 @@ def test_a_tool_outside_the_list_can_be_called_if_the_profile_permits_its_effect
     assert "x://rare" not in catalog.resources
 
 
-@pytest.mark.parametrize("decorator", [automation_hidden, hidden], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("decorator", [channels("command-line", "repl"), hidden], ids=["for people", "hidden"])
 def test_a_hidden_command_is_on_no_surface(decorator: Function) -> None:
     """catalog-8: neither listed nor callable for agents, not even as a fallback; and not mentioned."""
     one = made("secret", tool(Effect.READ), resource("x://secret"), prompt(), decorator)

@@ -36,7 +36,7 @@ from coretools.operations.declare import (
     Effect,
     asks,
     at,
-    automation_hidden,
+    channels,
     details,
     hidden,
     metadata,
@@ -390,7 +390,7 @@ def unsaid_type():  # type: ignore[no-untyped-def]  # noqa: ANN201  # what is te
 
 
 LATE = {
-    "automation_hidden": automation_hidden,
+    "channels": channels("repl"),
     "hidden": hidden,
     "asks": asks("sure"),
     "details": details("At length."),

@@ -15,7 +15,7 @@ from coretools.app.assembly import open_assembly
 from coretools.config.settings import Settings
 from coretools.operations.catalog import Selection, Surfaces
 from coretools.operations.completion import MAX_VALUES, Completes
-from coretools.operations.declare import Effect, automation_hidden, prompt, resource, tool
+from coretools.operations.declare import Effect, channels, prompt, resource, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
@@ -49,7 +49,7 @@ class Guide:
         return tone
 
     @prompt()
-    @automation_hidden
+    @channels("command-line", "repl")
     def secret(self, tone: Literal["calm"]) -> str:
         """Be hidden."""
         return tone

@@ -18,7 +18,7 @@ from coretools.operations.content import Audio, Content, Embedded, Image, Link, 
 from coretools.operations.declare import (
     Effect,
     at,
-    automation_hidden,
+    channels,
     details,
     metadata,
     prompt,
@@ -89,7 +89,7 @@ class Contacts:
         return f"removed {number}"
 
     @tool(Effect.READ)
-    @automation_hidden
+    @channels("command-line", "repl")
     def contact_secret(self) -> str:
         """Keep from agents."""
         return "secret"

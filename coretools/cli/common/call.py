@@ -9,7 +9,8 @@ from coretools.cli.common.terminal import TerminalCapabilities, for_terminal, pr
 from coretools.config.commit_author import Author
 from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
-from coretools.operations.call import LOCAL, Capability, Channel, Level
+from coretools.operations.call import LOCAL, Capability, Level
+from coretools.operations.declare import Channel
 from coretools.questions.answer_resolution import AnswerResolution, AskChannel, ResolvedAnswer, declined_error
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskSecret, Missing, Question
 

@@ -1,13 +1,13 @@
 """Render help pages from the documentation model: overviews, contexts, commands. Pure."""
 
 import json
-import re
 import textwrap
 from collections.abc import Sequence
 
 from coretools.cli.common.arguments import is_flag, is_list, option_of
 from coretools.cli.common.routes import Routes, route_word
 from coretools.cli.common.terminal import truncate
+from coretools.operations.docstring import is_laid_out
 from coretools.operations.documentation import CommandPage, ParameterPage, describe_parameter, usage
 
 WIDTH = 100
@@ -59,8 +59,7 @@ def command_page(page: CommandPage, *, program: str = "coretools") -> str:
 
 def _filled(paragraph: str) -> str:
     """Return a paragraph in lines of the width; lists, code and other indented lines as they are."""
-    is_laid_out = re.search(r"^(?:\s|[-*+>|`]|\d+[.)] )", paragraph, re.MULTILINE)
-    return paragraph if is_laid_out else textwrap.fill(paragraph, WIDTH)
+    return paragraph if is_laid_out(paragraph) else textwrap.fill(paragraph, WIDTH)
 
 
 def table(rows: Sequence[tuple[str, str]], width: int) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from coretools.errors import UnknownTool
 from coretools.operations.catalog import Selection, commands_for_people, withholding_reason
 from coretools.operations.command import Command
+from coretools.operations.declare import Channel
 from coretools.operations.registry import Registry
 from coretools.operations.route import VARIABLE, Context
 
@@ -29,8 +30,8 @@ class RouteMatch:
 class Routes:
     """The commands of one catalog, by their routes."""
 
-    def __init__(self, registry: Registry, selection: Selection) -> None:
-        self._commands = _unique_by_route(commands_for_people(registry, selection))
+    def __init__(self, registry: Registry, selection: Selection, channel: Channel = "command-line") -> None:
+        self._commands = _unique_by_route(commands_for_people(registry, selection, channel))
         self._withheld = {
             command.route: reason for command in registry if (reason := withholding_reason(command, selection))
         }
@@ -49,11 +50,11 @@ class Routes:
         """Return the command whose route matches most words; fixed words win over variables, then whole routes."""
         best: RouteMatch | None = None
         best_rank = (0, 0, False)
-        for command in self._commands:
-            values = _values(command.route, words)
+        for command, route in ((one, route) for one in self._commands for route in (one.route, *one.other_routes)):
+            values = _values(route, words)
             if values is not None and len(words) >= _required_length(command):
-                count = min(len(words), len(command.route))
-                rank = (count, count - len(values), count == len(command.route))
+                count = min(len(words), len(route))
+                rank = (count, count - len(values), count == len(route))
                 if rank > best_rank:
                     best, best_rank = RouteMatch(command, values, count), rank
         return best

@@ -9,7 +9,8 @@ from mcp.server.context import ServerRequestContext
 from pydantic import TypeAdapter, ValidationError
 
 from coretools.errors import InvalidArguments
-from coretools.operations.call import Capability, Channel, Level
+from coretools.operations.call import Capability, Level
+from coretools.operations.declare import Channel
 from coretools.protocol.call_adapter import address_of, author_in
 from coretools.protocol.extensions import has_capability
 from coretools.protocol.live_questions import MAX_ATTEMPTS, answer_in, request_of

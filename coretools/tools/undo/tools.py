@@ -10,7 +10,7 @@ from pydantic import Field
 
 from coretools.config.limits import Limits
 from coretools.errors import CoreError, InvalidArguments, NotFound
-from coretools.operations.declare import Aliases, Effect, automation_hidden, same_policy_as, tool
+from coretools.operations.declare import Aliases, Effect, channels, same_policy_as, tool
 from coretools.roots.path_text import printable
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
@@ -178,7 +178,7 @@ class UndoTools:
         """
         return self.undo(since=name, dry_run=dry_run)
 
-    @automation_hidden
+    @channels("command-line", "repl")
     @tool(Effect.CHANGE, title="Forget changes")
     def forget_changes(
         self,
