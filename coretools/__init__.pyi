@@ -24,6 +24,7 @@ from coretools.operations.content import Message as Message
 from coretools.operations.content import Result as Result
 from coretools.operations.content import Text as Text
 from coretools.operations.declare import Aliases as Aliases
+from coretools.operations.declare import Channel as Channel
 from coretools.operations.declare import Effect as Effect
 from coretools.operations.declare import asks as asks
 from coretools.operations.declare import at as at

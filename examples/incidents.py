@@ -80,7 +80,12 @@ def open_incident(
 
 @app.tool(Effect.READ, title="Incidents")
 def find(tracker: Tracker, severity: Severity | None = None) -> list[Incident]:
-    """List the incidents, all or of one severity."""
+    """List the incidents.
+
+    Args:
+        tracker: Where they are kept.
+        severity: Only those; leave it out for all.
+    """
     return [one for one in tracker.incidents.values() if severity in (None, one.severity)]
 
 

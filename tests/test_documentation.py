@@ -231,7 +231,7 @@ def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
 
 
 async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
-    """cli-10: docs/reference agrees with the declarations."""
+    """cli-10, application-27: docs/reference agrees with the declarations and the public names."""
     made = reference(ours)
     there = {path.name: path.read_text(encoding="utf-8") for path in (TREE / "docs" / "reference").glob("*.md")}
     stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))

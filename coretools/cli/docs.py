@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from coretools.app.assembly import open_assembly
+from coretools.cli.authors_page import AUTHORS_PAGE, authors_page
 from coretools.cli.common.terminal import print_text
 from coretools.cli.reference_pages import EXIT_CODES_PAGE, SETTINGS_PAGE, exit_codes_page, settings_page
 from coretools.config.settings import Settings
@@ -42,6 +43,7 @@ _INTRODUCTION = (
 def reference(documentation: Documentation) -> dict[str, str]:
     """Return all pages by file name."""
     others = {CONFIG_PAGE: config_page(), SETTINGS_PAGE: settings_page(), EXIT_CODES_PAGE: exit_codes_page()}
+    others[AUTHORS_PAGE] = authors_page()
     return {**pages(documentation), **others}
 
 

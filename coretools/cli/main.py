@@ -6,6 +6,7 @@
     coretools tools [TOOL]                 list the tools, or show one
     coretools docs [--write DIRECTORY]     print or write the reference of all commands
     coretools serve --with MODULE:NAME     serve your own commands over stdio
+    coretools new NAME                     write a small project of your own, with tests
     coretools try                          a tour of what an agent can do, on a repository made for it
     coretools doctor                       check this machine, and a real server on it
     coretools confine -- PROGRAM ...       run a program as commands of agents run: confined to its roots
@@ -79,7 +80,7 @@ COMPLETE = "__complete"
 
 BUILT_IN = (
     *("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "run", "repl", "completion"),
-    *("confine", "install", "try"),
+    *("confine", "install", "try", "new"),
 )
 """First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
@@ -153,6 +154,10 @@ def _built_in(words: list[str]) -> int:
         return print_text(script(options.shell))
     if options.command == "init":
         return _init(options)
+    if options.command == "new":
+        from coretools.cli.new import new  # imported late: only this command needs it
+
+        return new(options.name)
     if options.command == "try":
         from coretools.cli.tour import tour  # imported late: the SDK takes a second to load
 
@@ -258,6 +263,8 @@ def _parser() -> argparse.ArgumentParser:
     repl = list_tools.add_parser("repl", help="run commands line by line, with history and completion")
     add_containment_options(repl)
     add_serve(list_tools)
+    new = list_tools.add_parser("new", help="write a small project of your own: server, command line, tests and CI")
+    new.add_argument("name", metavar="NAME", help="of the project, its program and its directory")
     docs = list_tools.add_parser("docs", help="print or write the reference of all commands")
     docs.add_argument("--write", metavar="DIRECTORY", help="write the reference pages to this directory")
     docs.add_argument("--page", metavar="FILE", help="update the table of tools in this page")
