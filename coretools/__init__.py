@@ -8,17 +8,21 @@ import importlib
 from typing import Any
 
 PUBLIC_NAMES = {
+    "open_workspace": "coretools.app.command_sandbox",
     "App": "coretools.application.app",
     "check_cancelled": "coretools.cancellation",
     "Asking": "coretools.config.settings",
     "AlreadyExists": "coretools.errors",
     "BadSetting": "coretools.errors",
     "Busy": "coretools.errors",
+    "CannotStart": "coretools.errors",
+    "CommandSyntax": "coretools.errors",
     "Conflict": "coretools.errors",
     "CoreError": "coretools.errors",
     "Declined": "coretools.errors",
     "InvalidArguments": "coretools.errors",
     "NotFound": "coretools.errors",
+    "OutsideRoot": "coretools.errors",
     "PermissionRefused": "coretools.errors",
     "TooLarge": "coretools.errors",
     "Unreachable": "coretools.errors",
@@ -49,6 +53,7 @@ PUBLIC_NAMES = {
     "ServiceLimits": "coretools.operations.in_memory_services",
     "Icon": "coretools.operations.server_info",
     "Services": "coretools.operations.services",
+    "Completed": "coretools.process.run",
     "View": "coretools.protocol.mcp_apps",
     "Views": "coretools.protocol.mcp_apps",
     "AskChoice": "coretools.questions.kinds",
@@ -59,6 +64,11 @@ PUBLIC_NAMES = {
     "AskRoots": "coretools.questions.kinds",
     "AskSecret": "coretools.questions.kinds",
     "AskText": "coretools.questions.kinds",
+    "DirectoryEntry": "coretools.roots.directory_listing",
+    "join_command_line": "coretools.shell_words",
+    "split_command_line": "coretools.shell_words",
+    "Workspace": "coretools.tools.commands.workspace",
+    "Excerpt": "coretools.truncation",
 }
 """Every public name, and the module that defines it."""
 

@@ -1,14 +1,18 @@
+from coretools.app.command_sandbox import open_workspace as open_workspace
 from coretools.application.app import App as App
 from coretools.cancellation import check_cancelled as check_cancelled
 from coretools.config.settings import Asking as Asking
 from coretools.errors import AlreadyExists as AlreadyExists
 from coretools.errors import BadSetting as BadSetting
 from coretools.errors import Busy as Busy
+from coretools.errors import CannotStart as CannotStart
+from coretools.errors import CommandSyntax as CommandSyntax
 from coretools.errors import Conflict as Conflict
 from coretools.errors import CoreError as CoreError
 from coretools.errors import Declined as Declined
 from coretools.errors import InvalidArguments as InvalidArguments
 from coretools.errors import NotFound as NotFound
+from coretools.errors import OutsideRoot as OutsideRoot
 from coretools.errors import PermissionRefused as PermissionRefused
 from coretools.errors import TooLarge as TooLarge
 from coretools.errors import Unreachable as Unreachable
@@ -39,6 +43,7 @@ from coretools.operations.in_memory_services import MemoryServices as MemoryServ
 from coretools.operations.in_memory_services import ServiceLimits as ServiceLimits
 from coretools.operations.server_info import Icon as Icon
 from coretools.operations.services import Services as Services
+from coretools.process.run import Completed as Completed
 from coretools.protocol.mcp_apps import View as View
 from coretools.protocol.mcp_apps import Views as Views
 from coretools.questions.kinds import AskChoice as AskChoice
@@ -49,5 +54,10 @@ from coretools.questions.kinds import AskModel as AskModel
 from coretools.questions.kinds import AskRoots as AskRoots
 from coretools.questions.kinds import AskSecret as AskSecret
 from coretools.questions.kinds import AskText as AskText
+from coretools.roots.directory_listing import DirectoryEntry as DirectoryEntry
+from coretools.shell_words import join_command_line as join_command_line
+from coretools.shell_words import split_command_line as split_command_line
+from coretools.tools.commands.workspace import Workspace as Workspace
+from coretools.truncation import Excerpt as Excerpt
 
 PUBLIC_NAMES: dict[str, str]

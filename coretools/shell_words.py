@@ -95,6 +95,9 @@ def join(argv: Sequence[str], *, rules: Rules = "posix") -> str:
     return line
 
 
+split_command_line, join_command_line = split, join  # their public names
+
+
 class _PosixSplitter:
     """One pass over a line by POSIX rules."""
 

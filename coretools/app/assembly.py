@@ -52,6 +52,7 @@ from coretools.tools.code.text_mentions import TextMentions
 from coretools.tools.code.tools import CodeTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.commands.trial_tools import TrialTools
+from coretools.tools.commands.workspace import Workspace
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.tool_set import large_read_slots
@@ -211,7 +212,7 @@ async def open_assembly(
     shared = shared or SharedResources()
     async with AsyncExitStack() as lifespans:
         for registry in registries:
-            await lifespans.enter_async_context(registry.running())
+            await lifespans.enter_async_context(registry.running(is_alone=False))
         exit_stack = lifespans.enter_context(ExitStack())
         resources = _open_resources(settings, environment, shared, exit_stack)
         async with JobTable(
@@ -332,7 +333,7 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     settings, roots, runner = resources.settings, resources.roots, resources.runner
     confined_threads, redactor = resources.confined_threads, resources.redactor
     limits, environment = settings.limits, resources.environment
-    registry = Registry(policy=settings.policy.tools)
+    registry = Registry(policy=settings.policy.tools, given={Workspace: Workspace(roots, runner, settings.limits)})
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
     shared = resources.shared

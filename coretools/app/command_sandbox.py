@@ -1,16 +1,18 @@
 """Build the sandbox of commands from the settings: with the login shell's PATH and the caches that the policy names."""
 
+import argparse
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
 from coretools.app.root_specs import open_roots
-from coretools.command_policy.verdict import safe_variables
+from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.agent_reach import reach_of_change
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES
+from coretools.config.options import add_options, settings_from
 from coretools.config.settings import Settings
 from coretools.confinement.caches import DEFAULT_CACHE_BYTES, CommandCaches
 from coretools.confinement.command_confinement import command_confinement
@@ -26,6 +28,7 @@ from coretools.process.login_shell import LoginShell
 from coretools.process.runner import Runner
 from coretools.reach import Reach
 from coretools.roots.root_set import Roots
+from coretools.tools.commands.workspace import Workspace
 from coretools.tools.failure_explanations import (
     Explanations,
     git_config_explanation,
@@ -101,17 +104,49 @@ def sandbox_pool_for(
 
 
 def open_commands(
-    settings: Settings, environment: Mapping[str, str], exit_stack: ExitStack
+    settings: Settings, environment: Mapping[str, str], exit_stack: ExitStack, programs: ProgramPolicy | None = None
 ) -> tuple[Roots, Runner, SandboxPool]:
-    """Open roots, runner and sandbox for one program, without the tools. The caller closes the runner.
+    """Open roots, runner and sandbox without the tools. The caller closes the runner. No policy: all are allowed.
 
     Raises:
         BadSetting: a root or another setting can't be used.
     """
     roots = exit_stack.enter_context(open_roots(settings, environment))
     inherited = inherited_environment(settings, environment)
-    sandbox_pool, _, _ = sandbox_pool_for(roots, settings, inherited, None, exit_stack)
-    return roots, Runner(settings.limits, inherited, sandbox_pool=sandbox_pool), sandbox_pool
+    sandbox_pool, _, reach = sandbox_pool_for(roots, settings, inherited, None, exit_stack)
+    runner = Runner(settings.limits, inherited, sandbox_pool=sandbox_pool, programs=programs, reach=reach)
+    return roots, runner, sandbox_pool
+
+
+@asynccontextmanager
+async def open_workspace(
+    root: "str | os.PathLike[str]",
+    *roots: "str | os.PathLike[str]",
+    policy: str | None = None,
+    network: str | None = None,
+    allow_unconfined: bool | None = None,
+) -> AsyncIterator[Workspace]:
+    """Open directories, to run programs and use files beneath them; `DIRECTORY:ro` is read-only. POSIX only.
+
+    Programs run as those of `coretools serve`, by its policy file (`policy` is another one) and environment variables.
+    `network` is what they reach: `allow`, `deny` (the default) or hosts, such as `pypi,github.com`. Where the system
+    can't confine them they are refused, unless `allow_unconfined`. At the end every process of theirs is ended.
+
+    Raises:
+        BadSetting: a root, the policy or a variable can't be used.
+    """
+    parser = argparse.ArgumentParser()
+    add_options(parser, profile="all", log_level="info")
+    given = argparse.Namespace(policy=policy, network=network, allow_unconfined=allow_unconfined)
+    options = parser.parse_args([], given)
+    settings = settings_from(options, [os.fspath(one) for one in (root, *roots)], os.environ, None)
+    programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
+    with ExitStack() as stack:
+        opened, runner, _ = open_commands(settings, os.environ, stack, programs)
+        try:
+            yield Workspace(opened, runner, settings.limits)
+        finally:
+            await runner.close()
 
 
 def inherited_environment(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,8 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from coretools.config.settings import Asking
@@ -47,6 +48,8 @@ class App:
     """Instructions for the model, sent when a client connects."""
     lifespan: Lifespan | None = None
     """Starts and closes what commands share; they take what it yields by type."""
+    roots: "tuple[str | PathLike[str], ...]" = ()
+    """Directories of the `Workspace` that commands take; a server that has roots gives its own instead."""
     services: Services | None = None
     """State that commands share; None: in the memory of the process."""
     asking: Asking = field(default_factory=Asking)
@@ -67,7 +70,13 @@ class App:
     @cached_property
     def registry(self) -> Registry:
         """Its commands."""
-        return Registry(application=Application(self._info, services=self.services, lifespan=self.lifespan))
+        own: Lifespan | None = None
+        if self.roots:  # imported late: it takes a third of a second, and few commands run programs
+            from coretools.app.command_sandbox import open_workspace
+
+            own = partial(open_workspace, *self.roots)
+        application = Application(self._info, services=self.services, lifespan=self.lifespan, own=own)
+        return Registry(application=application)
 
     def tool(self, effect: Effect, **hints: Unpack[Hints]) -> Decorator:
         """Declare a function as a tool and add it. Stands above all other decorators."""

@@ -7,7 +7,7 @@ arguments: `AsyncIterator[Database]` or, for several values, `AsyncIterator[tupl
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from types import NoneType
 from typing import Any, get_args, get_origin
 
@@ -41,12 +41,17 @@ class Application:
         *,
         services: Services | None = None,
         lifespan: Lifespan | None = None,
+        own: Lifespan | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        """`services`: None for those of the server. `start_seconds` is the longest start of the lifespan."""
+        """`services`: None for those of the server. `start_seconds` is the longest start of a lifespan.
+
+        `own` is a lifespan of what the application opens for itself only where its server has none to give.
+        """
         self.info = info
         self.services = services
         self._lifespan = lifespan or _nothing
+        self._own = own or _nothing
         self._start_seconds = start_seconds
         self._values: dict[Any, object] | None = None
 
@@ -55,18 +60,21 @@ class Application:
         """The types of its values.
 
         Raises:
-            BadSetting: the return annotation does not state them.
+            BadSetting: a return annotation does not state them, or two have one type.
         """
-        hint = resolve_hints(self._lifespan).get(RETURN)
-        if get_origin(hint) not in (AsyncIterator, AsyncGenerator):
-            raise BadSetting(f"{self._source}: the annotation of a lifespan states what it yields; {_FORM}")
-        yielded = get_args(hint)[0]
-        if yielded in (None, NoneType):
-            return ()
-        types = get_args(yielded) if get_origin(yielded) is tuple else (yielded,)
-        if ... in types or any(types.count(one) > 1 for one in types):
+        types = (*self.shared, *_types_of(self._own))
+        if any(types.count(one) > 1 for one in types):
             raise BadSetting(f"{self._source}: commands take its values by type, so each needs its own; {_FORM}")
         return types
+
+    @cached_property
+    def shared(self) -> tuple[Any, ...]:
+        """The types of what its lifespan yields, whatever its server has.
+
+        Raises:
+            BadSetting: the return annotation does not state them.
+        """
+        return _types_of(self._lifespan)
 
     def value(self, kind: Any) -> object:
         """The value of a type.
@@ -79,8 +87,10 @@ class Application:
         return self._values[kind]
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, *, is_alone: bool = True) -> AsyncIterator[None]:
         """Start the lifespan and close it at the end; while it runs already, do nothing.
+
+        Not alone, its server gives what it would open for itself.
 
         Raises:
             BadSetting: it failed to start, took too long, or yielded something else than it declares.
@@ -89,18 +99,19 @@ class Application:
             yield
             return
         async with AsyncExitStack() as stack:
-            self._values = await self._start(stack)
+            own = await self._start(self._own, stack) if is_alone else {}
+            self._values = own | await self._start(self._lifespan, stack)
             try:
                 yield
             finally:
                 self._values = None
 
-    async def _start(self, stack: AsyncExitStack) -> dict[Any, object]:
-        types = self.types
+    async def _start(self, lifespan: Lifespan, stack: AsyncExitStack) -> dict[Any, object]:
+        types = _types_of(lifespan)
         try:
             # Not a cancel scope of anyio: a lifespan may enter a task group, which would have to end before the scope.
             async with asyncio.timeout(self._start_seconds):
-                yielded = await stack.enter_async_context(self._lifespan())
+                yielded = await stack.enter_async_context(lifespan())
         except TimeoutError as error:
             raise BadSetting(f"{self._source}: did not start within {self._start_seconds:g} s") from error
         except AUTHOR_FAULTS as error:
@@ -112,7 +123,30 @@ class Application:
 
     @property
     def _source(self) -> str:
-        return source_of(self._lifespan)
+        return source_of(_function(self._lifespan))
+
+
+def _function(lifespan: Lifespan) -> Callable[..., Any]:
+    return lifespan.func if isinstance(lifespan, partial) else lifespan
+
+
+def _types_of(lifespan: Lifespan) -> tuple[Any, ...]:
+    """The types of what a lifespan yields.
+
+    Raises:
+        BadSetting: the return annotation does not state them, or two have one type.
+    """
+    function = _function(lifespan)
+    hint = resolve_hints(function).get(RETURN)
+    if get_origin(hint) not in (AsyncIterator, AsyncGenerator):
+        raise BadSetting(f"{source_of(function)}: the annotation of a lifespan states what it yields; {_FORM}")
+    yielded = get_args(hint)[0]
+    if yielded in (None, NoneType):
+        return ()
+    types = get_args(yielded) if get_origin(yielded) is tuple else (yielded,)
+    if ... in types or any(types.count(one) > 1 for one in types):
+        raise BadSetting(f"{source_of(function)}: commands take its values by type, so each needs its own; {_FORM}")
+    return types
 
 
 def identity_of(applications: Sequence[Application]) -> ServerInfo:

@@ -92,7 +92,7 @@ class Arguments:
         parameters: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
             hint = hints.get(parameter.name, Any)
-            if hint in _INJECTED or hint in injected:
+            if hint in (*_INJECTED, *injected) or given_by(hint):
                 self.injected[parameter.name] = hint
                 continue
             default = ... if parameter.default is parameter.empty else parameter.default
@@ -285,6 +285,12 @@ class Arguments:
         return InvalidArguments(f"{self._name}: " + "; ".join(sentences))
 
 
+def given_by(hint: Any) -> str:
+    """Where values of a type that is never an argument come from; empty for other types."""
+    text: str = getattr(hint, "__coretools_given__", "")
+    return text
+
+
 def parameters_of(
     function: Callable[..., Any], injected: Sequence[Any] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -297,7 +303,7 @@ def parameters_of(
     given = [
         one
         for one in inspect.signature(function).parameters.values()
-        if hints.get(one.name) not in (*_INJECTED, *injected)
+        if hints.get(one.name) not in (*_INJECTED, *injected) and not given_by(hints.get(one.name))
     ]
     return tuple(one.name for one in given), tuple(one.name for one in given if one.default is one.empty)
 

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from coretools.errors import BadSetting
 from coretools.operations import json_schema
 from coretools.operations.annotations import first_sentence
 from coretools.operations.application import Application
-from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, require_named
+from coretools.operations.arguments import ANSWERS, Arguments, given_by, parameters_of, require_named
 from coretools.operations.call import Call
 from coretools.operations.declare import Declaration, Surface, source_of
 from coretools.operations.docstring import docstring_of
@@ -50,6 +50,8 @@ class Command:
     """Whether it was registered as a prompt by name, which replaces another command's prompt."""
     application: Application | None = None
     """What it shares with the other commands of its application."""
+    given: Mapping[Any, object] = field(default_factory=dict)
+    """What its server gives it, by type; its own lifespan takes precedence."""
 
     @property
     def source(self) -> str:
@@ -91,11 +93,24 @@ class Command:
     @cached_property
     def arguments(self) -> Arguments:
         """The parameters: their schema and their validation."""
-        return _built_once(Arguments, self.function, name=self.name, declared=self.declaration, injected=self._injected)
+        return _built_once(
+            Arguments, self.function, name=self.name, declared=self.declaration, injected=self.given_types
+        )
 
     @property
-    def _injected(self) -> tuple[Any, ...]:
-        return () if self.application is None else self.application.types
+    def given_types(self) -> tuple[Any, ...]:
+        """The types of parameters that its application or its server fills in."""
+        return (*(() if self.application is None else self.application.types), *self.given)
+
+    def value(self, kind: Any) -> object:
+        """What its application or its server gives it of a type.
+
+        Raises:
+            LookupError: the lifespan of the application is not running.
+        """
+        own = self.application
+        is_servers = kind in self.given and (own is None or kind not in own.shared)
+        return self.given[kind] if own is None or is_servers else own.value(kind)
 
     @cached_property
     def returns_result_only(self) -> bool:
@@ -131,8 +146,10 @@ class Command:
             version = getattr(getattr(self.function, "__self__", None), version)
         return None if version is None else partial(version, **self.arguments.accept(given))
 
-    def validate(self) -> None:
+    def validate(self, *, is_alone: bool = True) -> None:
         """Build everything that listing the command, calling it and sending its result need.
+
+        Not alone, a server may yet give it what it takes.
 
         Raises:
             BadSetting: part of the declaration can't be served; names the source.
@@ -145,7 +162,7 @@ class Command:
             self.return_type.validate()
             texts = [self.description, declared.title, declared.uri, declared.mime_type, declared.metadata]
             listed = [*texts, self.arguments.schema(), self.arguments.answers, self.return_type.schema]
-            check_function(self.function, declared, self.route, self._injected)
+            check_function(self.function, declared, self.route, self.given_types)
         except BadSetting as error:
             text = str(error)
             raise BadSetting(text if text.startswith(self.source) else f"{self.source}: {text}") from error
@@ -153,6 +170,9 @@ class Command:
             raise BadSetting(
                 f"{self.source}: can't be served: {type(error).__name__}: {first_sentence(error)}"
             ) from error
+        for name, kind in self.arguments.injected.items():
+            if is_alone and given_by(kind) and kind not in self.given_types:
+                raise BadSetting(f"{self.source}: {name!r} has no value here: {given_by(kind)}")
         if declared.input_schema is not None and len(self.arguments.names) != 1:
             raise BadSetting(
                 f"{self.source}: with @raw_schema the function takes one parameter, a mapping of all arguments"
@@ -205,8 +225,7 @@ def check_command(command: Command) -> None:
         raise BadSetting(f"{command.source}: a command needs a docstring; the model reads it as the description")
     if command.overrides and not command.is_a(Surface.PROMPT):
         raise BadSetting(f"{command.source}: only a prompt can override another prompt")
-    injected = () if command.application is None else command.application.types
-    check_function(command.function, command.declaration, command.route, injected)
+    check_function(command.function, command.declaration, command.route, command.given_types)
 
 
 def check_function(

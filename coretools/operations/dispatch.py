@@ -225,7 +225,7 @@ class Dispatcher:
             return self._services if own is None else own
         if kind is Principal:
             return call.principal
-        return call.channel if kind == Channel or application is None else application.value(kind)
+        return call.channel if kind == Channel else command.value(kind)
 
 
 def _within_deadline(command: Command, run: Awaitable[object]) -> Awaitable[object]:

@@ -41,7 +41,7 @@ def load(text: str) -> "Registry":
     value = getattr(value, "registry", value)  # of an `App`
     if isinstance(value, Registry):
         try:
-            value.validate()
+            value.validate(is_alone=False)
         except BadSetting as error:
             raise BadSetting(f"--with {text}: {error}") from error
         return value

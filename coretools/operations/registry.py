@@ -6,7 +6,7 @@ step with several others. Imports neither `mcp` nor git.
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -44,8 +44,16 @@ logger = logging.getLogger(__name__)
 class Registry:
     """The commands in registration order. Safe to use from any thread."""
 
-    def __init__(self, *, policy: ToolPolicy = NO_POLICY, application: Application | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        policy: ToolPolicy = NO_POLICY,
+        application: Application | None = None,
+        given: Mapping[Any, object] | None = None,
+    ) -> None:
+        """`given` is what commands that are merged into it get, by type."""
         self._policy = policy
+        self._given = given or {}
         self._application = application
         self._applications = [] if application is None else [application]
         self._commands: dict[Key, Command] = {}
@@ -75,15 +83,15 @@ class Registry:
         return tuple(self._applications)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run the lifespans of the commands.
+    async def running(self, *, is_alone: bool = True) -> AsyncIterator[None]:
+        """Run the lifespans of the commands. Not alone, the server that merges them gives them what they need.
 
         Raises:
             BadSetting: one of them can't be started.
         """
         async with AsyncExitStack() as stack:
             for one in self.applications:
-                await stack.enter_async_context(one.running())
+                await stack.enter_async_context(one.running(is_alone=is_alone))
             yield
 
     @property
@@ -136,8 +144,10 @@ class Registry:
                 return command
         raise KeyError(source_of(function))
 
-    def validate(self, *, known_valid: Collection[Command] = ()) -> None:
+    def validate(self, *, known_valid: Collection[Command] = (), is_alone: bool = True) -> None:
         """Build everything that listing and calling the commands need, except for those that are known to be valid.
+
+        Not alone, a server may yet give them what they take.
 
         Raises:
             BadSetting: a command can't be served; names its source.
@@ -145,7 +155,7 @@ class Registry:
         known = set(map(id, known_valid))
         for command in self:
             if id(command) not in known:
-                command.validate()
+                command.validate(is_alone=is_alone)
 
     def add_set(self, tool_set: str, holder: object, *, context: Sequence[str] = ()) -> None:
         """Add every declared method of an object, in the order in which its class defines them."""
@@ -160,7 +170,7 @@ class Registry:
         Raises:
             BadSetting: a route is taken; nothing was added.
         """
-        merged = {_key(command): self._with_policy(command) for command in other}
+        merged = {_key(command): self._adopted(command) for command in other}
         with self._lock:
             for key, command in merged.items():
                 self._refuse_taken(key, command)
@@ -239,6 +249,10 @@ class Registry:
         command = Command(name_of_route(words), function, declaration, tool_set, words, overrides, self._application)
         check_command(command)
         return self._with_policy(command)
+
+    def _adopted(self, command: Command) -> Command:
+        """The command of another registry with this one's policy, and with what its server gives."""
+        return self._with_policy(replace(command, given=self._given) if self._given else command)
 
     def _with_policy(self, command: Command) -> Command:
         """The command with the operator's policy: with a confirmation before each call, or unchanged."""

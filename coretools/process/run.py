@@ -7,9 +7,14 @@ import anyio
 
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.trial_view import TrialView
+from coretools.errors import CoreError
 from coretools.process.children.streams import InputBuffer, OutputListener, OutputRecorder, TerminalSize
+from coretools.redaction.argv import redacted_command_line
 from coretools.shell_words import join
-from coretools.truncation import Excerpt
+from coretools.truncation import Excerpt, cut_text
+
+_MOST_OUTPUT = 2_000
+"""Characters of output in the error of `require_ok`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +121,23 @@ class Completed:
     def ok(self) -> bool:
         """Whether the program exited by itself, in time, with exit code 0."""
         return self.exit_code == 0 and not self.timed_out and not self.stopped_for
+
+    def require_ok(self) -> "Completed":
+        """Return the result of a program that exited in time with exit code 0.
+
+        Raises:
+            CoreError: it did not; with its error output, or its output if that is empty.
+        """
+        if self.ok:
+            return self
+        ending = f"ended by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        reason = "its time was over" if self.timed_out else self.stopped_for
+        output = self.stderr.text().strip() or self.stdout.text().strip()
+        parts = (
+            f"{redacted_command_line(self.argv)}: {ending}",
+            reason and f"({reason})",
+            cut_text(output, _MOST_OUTPUT),
+        )
+        raise CoreError(
+            " ".join(filter(None, parts[:2])) + (f"\n{parts[2]}" if parts[2] else ""), exit_code=self.exit_code
+        )

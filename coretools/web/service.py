@@ -189,7 +189,7 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
     upstreams = with_upstreams(shared, server_config.environment, server_config.others, roles=roles)
     async with stores.running(), upstreams as others, AsyncExitStack() as lifespans:
         for registry in others:  # before the tenants, which share what is started here, also after a reload
-            await lifespans.enter_async_context(registry.running())
+            await lifespans.enter_async_context(registry.running(is_alone=False))
         state = ServerState(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
         tools: set[str] = set()
         with _tracing(config, stores.replica, tools) as tracing:
