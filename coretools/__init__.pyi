@@ -18,6 +18,10 @@ from coretools.errors import TooLarge as TooLarge
 from coretools.errors import Unreachable as Unreachable
 from coretools.errors import Unsupported as Unsupported
 from coretools.hosting.serve import HttpOptions as HttpOptions
+from coretools.operations.agent_tools import AgentContext as AgentContext
+from coretools.operations.agent_tools import AgentStep as AgentStep
+from coretools.operations.agent_tools import Takes as Takes
+from coretools.operations.agent_tools import agent_tool as agent_tool
 from coretools.operations.call import Call as Call
 from coretools.operations.call import Principal as Principal
 from coretools.operations.content import Audio as Audio

@@ -21,7 +21,7 @@ import coretools
 from coretools import App
 from coretools.hosting.serve import build, serve_streams
 from coretools.operations.registry import Registry
-from examples import agent, greeting, incidents, notes, programs, stock, survey, unix_socket
+from examples import agent, billing, greeting, incidents, notes, programs, stock, survey, unix_socket
 from tests.checkout import TREE
 from tests.hosting.test_serve import over_http
 from tests.protocol.line_client import Over, Pipes
@@ -154,9 +154,9 @@ async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str,
 def test_every_example_is_an_application_or_a_registry_that_can_be_named_on_the_command_line() -> None:
     """api-18: `coretools serve --with examples.NAME:app`, or `:registry`."""
     names = sorted(path.stem for path in (TREE / "examples").glob("*.py") if path.stem != "__init__")
-    assert names == ["agent", "greeting", "incidents", "notes", "programs", "stock", "survey", "unix_socket"]
+    assert names == ["agent", "billing", "greeting", "incidents", "notes", "programs", "stock", "survey", "unix_socket"]
     assert all(isinstance(module.registry, Registry) for module in (agent, unix_socket))
-    assert all(isinstance(module.app, App) for module in (greeting, incidents, notes, programs, stock, survey))
+    assert all(isinstance(module.app, App) for module in (billing, greeting, incidents, notes, programs, stock, survey))
 
 
 Journey = Callable[[Client], Awaitable[None]]

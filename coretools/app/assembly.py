@@ -27,7 +27,6 @@ from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import UserGit
 from coretools.language_servers.pool import LanguageServers
-from coretools.operations.application import identity_of
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
@@ -159,7 +158,7 @@ class Assembly(Resources):
     @property
     def identity(self) -> ServerInfo:
         """What the server reports about itself to clients: as an application, if it offers nothing of its own."""
-        applications = identity_of(self.catalog.registry.applications)
+        applications = self.catalog.registry.identity
         offered = self.catalog.current.commands
         if offered and all(command.application is not None for command in offered):
             return applications

@@ -21,7 +21,9 @@ from coretools.operations.services import Services
 
 # Imported late: the SDK and the web stack take most of a second to load, and a command line needs neither.
 if TYPE_CHECKING:
-    from mcp import Client
+    from mcp import Client, StdioServerParameters
+    from mcp.client import Transport
+    from mcp.server import MCPServer, Server
     from mcp.server.context import ServerMiddleware
     from mcp.server.extension import Extension
     from starlette.applications import Starlette
@@ -116,6 +118,29 @@ class App:
     ) -> Group:
         """Describe a context and return a group that adds commands to it. They exist in these channels only."""
         return self.registry.context(*words, summary=summary, details=details, channels=channels)
+
+    def mount(
+        self,
+        name: str,
+        other: "App | Server[Any] | MCPServer | Transport | StdioServerParameters | str | Sequence[str]",
+        *,
+        mode: Literal["auto", "legacy"] = "auto",
+    ) -> None:
+        """Add the commands of another application, or of another MCP server, in a context: `NAME_...`.
+
+        A server is an object of the SDK, a URL, a program as the list of its words, or a transport. It is connected
+        when this application starts; its hints, schemas, resources, prompts, questions and progress are passed on.
+        `legacy` is the handshake era, for servers that ask while a call waits.
+
+        Raises:
+            BadSetting: two commands have one name, the name can't be typed, or the application contains this one.
+        """
+        if isinstance(other, App):
+            self.registry.mount(other.registry, name, summary=other.title)
+            return
+        from coretools.client.upstream.mounted_server import MountedServer
+
+        self.registry.mount(MountedServer(name, other, mode).registry, name)
 
     def remove(self, *route: str) -> None:
         """Remove the command of a route.

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import anyio
@@ -69,6 +70,12 @@ class ApplicationLine:
     async def _run(self, words: list[str]) -> int:
         self.registry.validate()
         require_sources(self.registry)
+        # Commands of another server are known once it is connected.
+        early = any(one.adds_commands for one in self.registry.applications)
+        async with self.registry.running() if early else nullcontext():
+            return await self._run_line(words)
+
+    async def _run_line(self, words: list[str]) -> int:
         context = CommandContext(
             catalog=LiveCatalog(self.registry, EVERYTHING),
             dispatcher=Dispatcher(threads=self.threads),

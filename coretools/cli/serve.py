@@ -108,14 +108,13 @@ def _serve_alone(
     from coretools.app.upstreams import loop_guard
     from coretools.app.upstreams import with_upstreams as with_upstreams_of
     from coretools.hosting.serve import ServeOptions, serve_stdio
-    from coretools.operations.application import identity_of
     from coretools.operations.catalog import selection_of, surfaces_of
     from coretools.operations.registry import Registry, merge_registries
     from coretools.protocol.process_exit import exit_process
 
     # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
     merged = merge_registries(Registry(policy=settings.policy.tools), registries)
-    identity = identity_of(merged.applications)
+    identity = merged.identity
     options = ServeOptions(
         info=identity if name is None else replace(identity, name=name),
         selection=selection_of(settings),

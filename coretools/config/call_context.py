@@ -6,7 +6,7 @@ Tasks and threads that a call starts have its context too.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coretools.config.commit_author import Author
 
@@ -20,6 +20,8 @@ class CallContext:
     principal: str
     author: Author | None = None
     """Author of the caller's commits; None for that of the role or the server."""
+    facts: dict[str, object] = field(default_factory=dict)
+    """JSON values for the metadata of its result, however it ends."""
 
 
 _CURRENT: ContextVar[CallContext | None] = ContextVar("coretools_call", default=None)

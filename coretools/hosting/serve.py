@@ -7,7 +7,7 @@
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -109,6 +109,8 @@ def build(registry: Registry, options: ServeOptions | None = None, *, tasks: "Ta
     require_sources(registry)
     catalog = LiveCatalog(registry, options.selection, options.surfaces, is_same_for_all=True)
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
+    # Of an application, which may have others within it.
+    identity = replace(options.info, instructions=registry.instructions or options.info.instructions)
     questions = QuestionFactory(options.asking)
     extensions = options.extensions
     tasks = tasks or _task_store(registry)
@@ -122,7 +124,7 @@ def build(registry: Registry, options: ServeOptions | None = None, *, tasks: "Ta
     return build_server(
         catalog,
         dispatcher,
-        options.info,
+        identity,
         ServerOptions(
             extensions=extensions,
             questions=questions,
@@ -220,6 +222,7 @@ def http_app(
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
         async with served.running(), tasks or nullcontext():
+            server.instructions = served.instructions or server.instructions  # also of servers that are connected now
             yield
 
     return asgi_app(server, shape, running)
@@ -244,15 +247,18 @@ async def running_server(served: Registry | Server[Any], options: ServeOptions) 
     if not isinstance(served, Registry):
         yield served
         return
-    tasks = _task_store(served)
-    server = build(served, options, tasks=tasks)
-    async with served.running(), tasks or nullcontext():
-        yield server
+    served.validate()  # a lifespan should not start in vain
+    async with served.running():
+        tasks = _task_store(served)
+        server = build(served, options, tasks=tasks)
+        async with tasks or nullcontext():
+            yield server
 
 
 def _task_store(registry: Registry) -> "TaskStore | None":
     """Return a store for the tasks of long-running commands; None if there are no such commands."""
-    if not any(command.declaration.long_running for command in registry):
+    may_come = any(one.adds_commands for one in registry.applications)
+    if not may_come and not any(command.declaration.long_running for command in registry):
         return None
     from coretools.protocol.tasks.store import TaskStore  # imported late: 3 % of a start, and few programs need it
 

@@ -6,16 +6,20 @@ reports is one progress notification; a cancelled call cancels the agent where i
 
 import dataclasses
 import inspect
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import anyio
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from coretools.errors import BadSetting, InvalidArguments
+from coretools.config.call_context import current_call
+from coretools.errors import BadSetting, CoreError, InputNeeded, InvalidArguments
 from coretools.operations.annotations import RETURN, resolve_hints
 from coretools.operations.call import Call
 from coretools.operations.declare import Effect, raw_schema, tool
@@ -28,12 +32,44 @@ STEP_SECONDS = 0.06
 """Minimum time between two steps: a surface drops more than 20 messages a second, and no step must be lost."""
 
 
+MAX_STEPS = 100
+"""Steps in the metadata of a result."""
+
+_DEPTH: ContextVar[int] = ContextVar("coretools_agent_depth", default=0)
+"""Steps around the current one; of each task of an agent."""
+
+
+@dataclass(slots=True)
+class AgentStep:
+    """What an agent did: a question to a model, a call of a tool, a plan."""
+
+    kind: str
+    """`model`, `tool` or another word of the agent's."""
+    name: str
+    depth: int
+    """Number of steps that it is part of."""
+    seconds: float = 0.0
+    tokens: int = 0
+    """Tokens used; the agent sets them."""
+    error: str = ""
+    """Why it failed; of an unexpected exception only the type."""
+
+    def text(self) -> str:
+        """The step as a line, indented by its depth."""
+        used = f", {self.tokens} tokens" if self.tokens else ""
+        failed = f": {self.error}" if self.error else ""
+        return f"{'  ' * self.depth}{self.kind} {self.name} ({self.seconds:.1f} s{used}){failed}"
+
+
 class AgentContext:
     """The context of one call of an agent. New for each call, and for each repetition of a call with answers."""
 
     def __init__(self, call: Call, services: Services) -> None:
         self.call_id = uuid.uuid4().hex
         self.services = services
+        self.trace: list[AgentStep] = []
+        """The steps made with `doing`, in the order in which they began."""
+        self._entries: list[dict[str, Any]] = []
         self._call = call
         self._steps = 0
         self._next = 0.0
@@ -54,6 +90,40 @@ class AgentContext:
         self._steps += 1
         await self._call.progress(self._steps, None, message)
         self._next = anyio.current_time() + STEP_SECONDS
+
+    @asynccontextmanager
+    async def doing(self, kind: str, name: str) -> AsyncIterator[AgentStep]:
+        """Report a step when it begins, and with time, tokens and error when it ends; steps within it are indented.
+
+        The metadata of the result has the steps too. Set `tokens` on what this yields.
+        """
+        depth = _DEPTH.get()
+        step = AgentStep(kind, name, depth)
+        entry = self._record(step)
+        await self.step(f"{'  ' * depth}{kind} {name}")
+        token, began = _DEPTH.set(depth + 1), time.monotonic()
+        try:
+            yield step
+        except InputNeeded:  # no failure: the call is repeated with the answers
+            raise
+        except Exception as error:
+            step.error = str(error) if isinstance(error, CoreError) else type(error).__name__
+            raise
+        finally:
+            _DEPTH.reset(token)
+            step.seconds = round(time.monotonic() - began, 3)
+            entry.update(asdict(step))
+            await self.step(step.text())
+
+    def _record(self, step: AgentStep) -> dict[str, Any]:
+        """Keep a step; return its entry in the metadata of the result, which is filled in when it ends."""
+        self.trace.append(step)
+        entry = asdict(step)
+        context = current_call()
+        if context is not None and len(self.trace) <= MAX_STEPS:
+            self._entries.append(entry)
+            context.facts["steps"] = self._entries
+        return entry
 
     async def ask(self, question: Question[T]) -> T:
         """Ask the user, the client's model (`AskModel`) or the client (`AskRoots`), as `Call.ask` does.

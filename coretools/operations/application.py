@@ -5,7 +5,7 @@ arguments: `AsyncIterator[Database]` or, for several values, `AsyncIterator[tupl
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 from types import NoneType
@@ -42,12 +42,15 @@ class Application:
         services: Services | None = None,
         lifespan: Lifespan | None = None,
         own: Lifespan | None = None,
+        adds_commands: bool = False,
         start_seconds: float = START_SECONDS,
     ) -> None:
         """`services`: None for those of the server. `start_seconds` is the longest start of a lifespan.
 
         `own` is a lifespan of what the application opens for itself only where its server has none to give.
+        `adds_commands`: the commands are known once the lifespan has started.
         """
+        self.adds_commands = adds_commands
         self.info = info
         self.services = services
         self._lifespan = lifespan or _nothing
@@ -147,10 +150,3 @@ def _types_of(lifespan: Lifespan) -> tuple[Any, ...]:
     if ... in types or any(types.count(one) > 1 for one in types):
         raise BadSetting(f"{source_of(function)}: commands take its values by type, so each needs its own; {_FORM}")
     return types
-
-
-def identity_of(applications: Sequence[Application]) -> ServerInfo:
-    """What a server of these applications alone reports about itself: of one all it states, of several instructions."""
-    if len(applications) == 1:
-        return applications[0].info
-    return ServerInfo(instructions="\n\n".join(filter(None, (one.info.instructions for one in applications))))

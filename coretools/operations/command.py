@@ -127,7 +127,8 @@ class Command:
     @property
     def output_schema(self) -> dict[str, Any] | None:
         """Schema of the structured result; None when the result is sent as text only."""
-        return self.return_type.schema
+        declared = self.declaration.output_schema
+        return self.return_type.schema if declared is None else dict(declared)
 
     @property
     def mime_type(self) -> str:
@@ -247,7 +248,7 @@ def check_function(
     if not (in_route or is_resource):
         return
     try:
-        known, required = parameters_of(function, injected)
+        known, required = declared.arguments or parameters_of(function, injected)
     except BadSetting:
         return  # the module may define the name further down; `Command.validate` checks again
     unknown = [name for name in in_route if name not in known]

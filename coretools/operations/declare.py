@@ -230,6 +230,8 @@ class Declaration:
     """Whether a person must confirm each call. Set from the operator's policy, never declared."""
     input_schema: Mapping[str, Any] | None = None
     """Published unchanged in place of the schema of the signature."""
+    output_schema: Mapping[str, Any] | None = None
+    """Published unchanged as the schema of the result, which another server made."""
     is_foreign: bool = False
     """Offered by another server: its name may have capital letters."""
     withheld: str = ""
@@ -246,6 +248,13 @@ class Declaration:
     def for_agents(self) -> bool:
         """Whether agents may list and call it."""
         return bool(self.profiles) and "mcp" in self.channels and not self.is_hidden
+
+    @property
+    def arguments(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Names of the arguments in its own schema, and of the required ones; None if the signature has them."""
+        if self.input_schema is None:
+            return None
+        return tuple(self.input_schema.get("properties", ())), tuple(self.input_schema.get("required", ()))
 
     @property
     def destructive(self) -> bool:
@@ -358,9 +367,12 @@ def raw_schema(schema: Mapping[str, Any]) -> Decorator:
     return _amend("raw_schema", input_schema=dict(schema))
 
 
-def foreign(schema: Mapping[str, Any], *, withheld: str = "") -> Decorator:
-    """Declare a tool of another server, with its own schema; `withheld` is why it is not offered now."""
-    return _amend("foreign", input_schema=dict(schema), is_foreign=True, withheld=withheld)
+def foreign(
+    schema: Mapping[str, Any], *, output_schema: Mapping[str, Any] | None = None, withheld: str = ""
+) -> Decorator:
+    """Declare a command of another server, with its own schemas; `withheld` is why it is not offered now."""
+    described = {"input_schema": dict(schema), "output_schema": output_schema}
+    return _amend("foreign", **described, is_foreign=True, withheld=withheld)
 
 
 def nonblocking(function: Function) -> Function:

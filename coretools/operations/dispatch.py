@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, Protocol
 
@@ -139,9 +139,12 @@ class Dispatcher:
         self._observer.began(underway)
         outcome = None
         try:
-            with self._marked(), calling(CallContext(underway.id, call.principal, call.author)):
+            context = CallContext(underway.id, call.principal, call.author)
+            with self._marked(), calling(context):
                 run = _within_deadline(command, self._run(command, given, defaults, call))
                 outcome = _limited(command, await self._outcome(command, underway.id, run))
+            if context.facts:
+                outcome = replace(outcome, facts={**context.facts, **outcome.facts})
         finally:
             self._observer.ended(underway, outcome)
         return outcome
@@ -195,7 +198,8 @@ class Dispatcher:
         given, arguments = command.arguments.accept_named(given)
         if defaults is not None:
             arguments = command.arguments.accept({**defaults(given), **given})
-        call.prefill(answers, command.declaration.asks)
+        # Which questions another server asks, only it knows.
+        call.prefill(answers, None if command.declaration.is_foreign else command.declaration.asks)
         if command.declaration.needs_confirmation:
             await require_confirmation(call, call_confirmation(command.name, given))
         for name, kind in command.arguments.injected.items():

@@ -30,7 +30,8 @@ from coretools.operations.declare import (
     source_of,
     tool,
 )
-from coretools.operations.route import Context, check_route, name_of_route, route_in
+from coretools.operations.route import SEPARATOR, Context, check_route, name_of_route, route_in
+from coretools.operations.server_info import ServerInfo
 from coretools.questions.confirmation import CONFIRM
 
 NO_POLICY = ToolPolicy()
@@ -55,7 +56,8 @@ class Registry:
         self._policy = policy
         self._given = given or {}
         self._application = application
-        self._applications = [] if application is None else [application]
+        self._applications: dict[Application, tuple[str, ...]] = {} if application is None else {application: ()}
+        """Each with the context that it is mounted in."""
         self._commands: dict[Key, Command] = {}
         self._contexts: dict[tuple[str, ...], Context] = {}
         self._change_listeners: list[Callable[[], None]] = []
@@ -81,6 +83,26 @@ class Registry:
     def applications(self) -> tuple[Application, ...]:
         """The applications that its commands belong to: its own, and those of registries that were merged into it."""
         return tuple(self._applications)
+
+    @property
+    def mounted(self) -> dict[Application, tuple[str, ...]]:
+        """The applications, each with the context that it is mounted in."""
+        return dict(self._applications)
+
+    @property
+    def instructions(self) -> str:
+        """Those of its applications; for one that is mounted they say which tools they are about."""
+        texts = []
+        for one, under in self.mounted.items():
+            about = f"Tools that begin with {name_of_route(under)}{SEPARATOR}: " if under else ""
+            texts += [about + one.info.instructions] if one.info.instructions else []
+        return "\n\n".join(texts)
+
+    @property
+    def identity(self) -> ServerInfo:
+        """What a server of its applications alone reports: of one all that it states, of several their instructions."""
+        whole = [one for one, under in self.mounted.items() if not under]
+        return replace(whole[0].info if len(whole) == 1 else ServerInfo(), instructions=self.instructions)
 
     @asynccontextmanager
     async def running(self, *, is_alone: bool = True) -> AsyncIterator[None]:
@@ -164,20 +186,35 @@ class Registry:
             if declaration_of(method) is not None:
                 self.add(method, tool_set, context=context)
 
-    def merge(self, other: "Registry") -> None:
-        """Add every command of another registry, as it is declared there.
+    def mount(self, other: "Registry", *words: str, summary: str = "") -> None:
+        """Add the commands of another registry in a context of their own, and follow its changes.
+
+        Raises:
+            BadSetting: a word can't be typed, a name is taken or too long, or it contains this registry.
+        """
+        under = check_route(words, "mount")
+        if self._application in other.applications:
+            raise BadSetting(f"mount {' '.join(words)}: an application can't be mounted in itself")
+        self.context(*under, summary=summary)
+        _follow(self, other, threading.RLock(), ExitStack(), under)
+
+    def merge(self, other: "Registry", under: tuple[str, ...] = ()) -> None:
+        """Add every command of another registry, as it is declared there, or in a context of its own.
 
         Raises:
             BadSetting: a route is taken; nothing was added.
         """
-        merged = {_key(command): self._adopted(command) for command in other}
+        adopted = [self._adopted(_moved(command, under)) for command in other]
+        merged = {_key(command): command for command in adopted}
         with self._lock:
             for key, command in merged.items():
                 self._refuse_taken(key, command)
             for context in other.contexts:
-                self._contexts.setdefault(context.words, context)
+                moved = replace(context, words=(*under, *context.words))
+                self._contexts.setdefault(moved.words, moved)
             self._commands.update({key: merged[key] for key in merged if key not in self._commands})
-            self._applications += [one for one in other.applications if one not in self._applications]
+            for application, inner in other.mounted.items():
+                self._applications.setdefault(application, (*under, *inner))
             self.version += 1
         self._notify()
 
@@ -329,17 +366,34 @@ def merge_registries(target: Registry, sources: Sequence[Registry], until: ExitS
     return target
 
 
-def _follow(target: Registry, source: Registry, lock: threading.RLock, until: ExitStack) -> None:
+def _moved(command: Command, under: tuple[str, ...]) -> Command:
+    """The command in a context.
+
+    Raises:
+        BadSetting: its name is too long there.
+    """
+    if not under:
+        return command
+    route = (*under, *command.route)
+    moved = replace(command, name=name_of_route(route), route=route, tool_set=command.tool_set or under[0])
+    check_command(moved)
+    return moved
+
+
+def _follow(
+    target: Registry, source: Registry, lock: threading.RLock, until: ExitStack, under: tuple[str, ...] = ()
+) -> None:
     # What came from this source: no other command is removed when the source loses one.
     merged: set[Key] = set()
 
     def merge() -> None:
-        present = source.keys()
+        keys = source.keys()
+        present = {((*under, *route), overrides) for route, overrides in keys}
         for route, overrides in merged - present:
             target.remove(*route, overrides=overrides)
         merged.intersection_update(present)
         before = target.keys()
-        target.merge(source)
+        target.merge(source, under)
         merged.update(target.keys() - before)
 
     def merge_change() -> None:

@@ -108,7 +108,7 @@ class ForeignTool:
         """Return the content of a result, cut to the limits of an answer and redacted."""
         budget, binary = self._rules.limits.answer_bytes, MAX_BINARY_BYTES
         blocks: list[Content] = []
-        for block in map(_content, result.content):
+        for block in map(content_of, result.content):
             shown = self._redacted(block)
             text = _text(shown)
             if text is not None:
@@ -174,21 +174,27 @@ def command_function(name: str, server: str, one: ForeignTool, *, withheld: str 
     return function
 
 
-def _content(block: types.ContentBlock) -> Content:
+def content_of(block: types.ContentBlock) -> Content:
+    """Return a content block as content of ours."""
     if isinstance(block, types.TextContent):
         return Text(block.text)
     if isinstance(block, types.ResourceLink):
         return Link(str(block.uri), block.name, block.description or "", block.mime_type or "text/plain")
     try:
         if isinstance(block, types.EmbeddedResource):
-            return _embedded(block.resource)
+            return embedded(block.resource)
         kind = Image if isinstance(block, types.ImageContent) else Audio
         return kind(base64.b64decode(block.data, validate=True), block.mime_type)
     except (binascii.Error, ValueError):
         return Text("[content that is no base64]")
 
 
-def _embedded(resource: types.TextResourceContents | types.BlobResourceContents) -> Embedded:
+def embedded(resource: types.TextResourceContents | types.BlobResourceContents) -> Embedded:
+    """Return the content of a resource.
+
+    Raises:
+        ValueError: it is no base64.
+    """
     if isinstance(resource, types.TextResourceContents):
         return Embedded(str(resource.uri), resource.text, resource.mime_type or "text/plain")
     data = base64.b64decode(resource.blob, validate=True)
