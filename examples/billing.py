@@ -5,13 +5,14 @@ python -m examples.billing
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from coretools import AgentContext, App, Effect, agent_tool
 from examples import stock
 
 billing = app = App("billing")
 billing.mount("stock", stock.app)  # another App: stock_total, stock_articles, ...
-billing.mount("clock", [sys.executable, "-m", "examples.greeting"])  # a program that serves MCP: clock_greet
+billing.mount("desk", [sys.executable, str(Path(__file__).with_name("greeting.py"))])  # a program that serves MCP
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ class App:
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
             raise BadSetting(f"App({self.name!r:.80}): a name has letters, digits, '.', '_' and '-', at most 64")
+        if isinstance(self.roots, str):
+            raise BadSetting(f"App({self.name!r}): roots is a tuple of directories, such as ({self.roots!r},)")
 
     @cached_property
     def registry(self) -> Registry:

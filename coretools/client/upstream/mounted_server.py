@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -58,7 +59,8 @@ class MountedServer:
 
     def __init__(self, name: str, target: Target | Sequence[str], mode: Literal["auto", "legacy"] = "auto") -> None:
         if isinstance(target, Sequence) and not isinstance(target, str):
-            target = StdioServerParameters(command=target[0], args=[*target[1:]])
+            # In the home, as configured servers: in a root agents could plant what the program loads (upstream-14).
+            target = StdioServerParameters(command=target[0], args=[*target[1:]], cwd=Path.home())
         self._name = name
         self._target: Target = target
         self._mode = mode

@@ -222,6 +222,8 @@ async def test_a_command_gets_a_workspace_by_its_type(project: Path, tmp_path: P
     assert await place(pwd(App("a", lifespan=own))) == str(tmp_path)
     with pytest.raises(BadSetting, match=r"where: 'workspace' has no value here: it comes from App\(roots="):
         await place(pwd(App("a")))
+    with pytest.raises(BadSetting, match="roots is a tuple"):
+        App("a", roots="src")  # type: ignore[arg-type]
     with pytest.raises(BadSetting, match="each needs its own"):
         await place(pwd(App("a", lifespan=own, roots=(project,))))
 
