@@ -231,6 +231,21 @@ async def test_a_server_that_ends_is_connected_again(caplog: pytest.LogCaptureFi
     assert "connection lost" in caplog.text
 
 
+def test_an_application_with_a_server_can_be_started_again() -> None:
+    """mounting-7: also in another event loop, and without the commands of the last time."""
+    app = App("outer")
+    app.mount("o", other_server.server)
+
+    async def names() -> set[str]:
+        async with app.test_client() as client:
+            await client.call_tool("o_add", {"a": 1, "b": 2})
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    first = anyio.run(names)
+    assert [*app.registry] == []
+    assert "o_add" in anyio.run(names) == first
+
+
 @pytest.mark.parametrize("other", [["/no/such/program"], [sys.executable, "-c", "1"], "http://127.0.0.1:9/mcp"])
 async def test_a_server_that_can_not_be_connected_ends_the_start_in_one_line(other: Any) -> None:
     """mounting-7"""

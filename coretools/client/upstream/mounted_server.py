@@ -79,16 +79,21 @@ class MountedServer:
         Raises:
             BadSetting: it can't be connected.
         """
+        # New each time: an event belongs to one event loop.
+        self._client, self._is_connected, self._changed = None, anyio.Event(), anyio.Event()
+        self._requests = Requests(self._name, self._connection, self._lose)
         failure: CoreError | None = None
-        async with anyio.create_task_group() as tasks:
-            try:
-                self._requests.tasks = tasks
-                await tasks.start(self._keep_connected)
-                yield
-            except CoreError as error:  # raised below, where it does not become a group
-                failure = error
-            tasks.cancel_scope.cancel()
-        self._offer({})
+        try:
+            async with anyio.create_task_group() as tasks:
+                try:
+                    self._requests.tasks = tasks
+                    await tasks.start(self._keep_connected)
+                    yield
+                except CoreError as error:  # raised below, where it does not become a group
+                    failure = error
+                tasks.cancel_scope.cancel()
+        finally:
+            self._offer({})
         if failure is not None:
             raise failure
 
