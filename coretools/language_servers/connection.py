@@ -1,6 +1,6 @@
 """JSON-RPC with a language server: questions of ours, and what is answered to questions of the server.
 
-The types of the protocol are those of lsprotocol. Messages are read and bounded here (docs/adr/0074). A server is a
+The types of the protocol are those of lsprotocol. Messages are read and bounded here (docs/adr/0071). A server is a
 program of a stranger: it gets no edit applied and no command run, and what it sends is structured before it is used.
 
 Imported with the first question about code: lsprotocol takes half a second.
