@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -306,6 +307,27 @@ def test_the_code_of_the_guide_is_part_of_the_examples() -> None:
     snippet = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     assert len(snippet) >= 8
     assert [piece for piece in snippet if not any(piece.strip() in source for source in sources)] == []
+
+
+def test_every_program_of_the_cookbook_runs() -> None:
+    """application-28"""
+    programs = re.findall(r"```python\n(.*?)```", (GUIDE.parent / "cookbook.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(programs) >= 10
+    for number, program in enumerate(programs):
+        module = module_of(f"cookbook_{number}", program)
+        for app in (one for one in vars(module).values() if isinstance(one, App)):
+            app.registry.validate()
+
+
+def module_of(name: str, program: str) -> ModuleType:
+    """A module of this source, as if it were imported."""
+    module = ModuleType(name)
+    sys.modules[name] = module  # dataclasses and annotations look it up
+    try:
+        exec(compile(program, f"{name}.py", "exec"), vars(module))  # the text of our own page
+    finally:
+        del sys.modules[name]
+    return module
 
 
 def test_the_guide_lists_the_module_of_every_name() -> None:
