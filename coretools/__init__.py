@@ -34,6 +34,7 @@ PUBLIC_NAMES = {
     "agent_tool": "coretools.operations.agent_tools",
     "Call": "coretools.operations.call",
     "Principal": "coretools.operations.call",
+    "Completes": "coretools.operations.completion",
     "Audio": "coretools.operations.content",
     "Embedded": "coretools.operations.content",
     "Image": "coretools.operations.content",

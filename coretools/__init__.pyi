@@ -24,6 +24,7 @@ from coretools.operations.agent_tools import Takes as Takes
 from coretools.operations.agent_tools import agent_tool as agent_tool
 from coretools.operations.call import Call as Call
 from coretools.operations.call import Principal as Principal
+from coretools.operations.completion import Completes as Completes
 from coretools.operations.content import Audio as Audio
 from coretools.operations.content import Embedded as Embedded
 from coretools.operations.content import Image as Image

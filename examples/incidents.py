@@ -96,9 +96,9 @@ def incident(number: int, tracker: Tracker) -> Incident:
 
 
 @app.prompt(title="Write a post-mortem")
-def postmortem(number: int, tracker: Tracker) -> str:
-    """A prompt for the post-mortem of an incident."""
-    return f"Write a post-mortem of: {tracker.get(number).title}"
+def postmortem(number: int, tracker: Tracker, style: Literal["short", "full"] = "short") -> str:
+    """A prompt for the post-mortem of an incident. Clients complete the style."""
+    return f"Write a {style} post-mortem of: {tracker.get(number).title}"
 
 
 @app.tool(Effect.CHANGE, long_running=True)

@@ -124,7 +124,14 @@ async def ours(tmp_path: Path) -> Documentation:
 def test_the_model_holds_everything_that_is_declared(registry: Registry) -> None:
     """cli-9: route, name, texts, effect, hints, surfaces, parameters, questions, metadata; as plain JSON."""
     found = json.loads(json.dumps(documentation_of(registry).as_json()))
-    assert found["contexts"] == [{"words": ["party"], "summary": "guests and lists", "details": "More of it."}]
+    assert found["contexts"] == [
+        {
+            "words": ["party"],
+            "summary": "guests and lists",
+            "details": "More of it.",
+            "channels": ["mcp", "command-line", "repl"],
+        }
+    ]
     page = found["commands"][0]
     assert page["route"] == ["party", "{group}", "invite"]
     assert (page["name"], page["tool_set"], page["effect"]) == ("party_invite", "party", "add")

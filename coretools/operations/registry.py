@@ -74,7 +74,12 @@ class Registry:
         Raises:
             BadSetting: a word can't be typed, or a channel is unknown.
         """
-        context = Context(check_route(words, "context"), summary, details, checked_channels(channels))
+        context = Context(
+            check_route(words, "context"),
+            summary,
+            details,
+            tuple(one for one in CHANNELS if one in checked_channels(channels)),
+        )
         with self._lock:
             self._contexts[context.words] = context
         return Group(self, context.words)
@@ -281,8 +286,8 @@ class Registry:
             )
         words = (*context, *declaration.route) if declaration.route else route_in(context, name)
         for one in self.contexts:
-            if words[: len(one.words)] == one.words and not declaration.channels <= one.channels:
-                declaration = replace(declaration, channels=declaration.channels & one.channels)
+            if words[: len(one.words)] == one.words and not declaration.channels.issubset(one.channels):
+                declaration = replace(declaration, channels=declaration.channels.intersection(one.channels))
         command = Command(name_of_route(words), function, declaration, tool_set, words, overrides, self._application)
         check_command(command)
         return self._with_policy(command)

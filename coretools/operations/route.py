@@ -25,7 +25,7 @@ class Context:
     words: tuple[str, ...]
     summary: str = ""
     details: str = ""
-    channels: frozenset[Channel] = frozenset(CHANNELS)
+    channels: tuple[Channel, ...] = CHANNELS
     """Where its commands exist."""
 
 
