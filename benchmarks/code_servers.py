@@ -31,8 +31,8 @@ from coretools.language_servers.queries import SymbolPosition, places
 from coretools.language_servers.session import Session
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
-from coretools.tools.code.outline import outline_of
 from coretools.tools.code.symbol_target import SymbolTarget, find_target
+from coretools.tools.outline import outline_of
 
 Places = frozenset[tuple[str, int]]
 
@@ -48,6 +48,34 @@ for line in sys.stdin:
     except Exception as error:
         answer = None
     print(json.dumps(answer), flush=True)
+"""
+
+COMPILER = """
+const ts = require(process.argv[1]), top = process.argv[2];
+const config = ts.getParsedCommandLineOfConfigFile(top + "/tsconfig.json", {}, {
+  ...ts.sys, onUnRecoverableConfigFileDiagnostic() {} });
+const host = {
+  ...ts.sys, useCaseSensitiveFileNames: () => true,
+  getScriptFileNames: () => config.fileNames,
+  getScriptVersion: () => "1",
+  getScriptSnapshot: (file) => {
+    const text = ts.sys.readFile(file);
+    return text === undefined ? undefined : ts.ScriptSnapshot.fromString(text);
+  },
+  getCurrentDirectory: () => top,
+  getCompilationSettings: () => config.options,
+  getDefaultLibFileName: (options) => ts.getDefaultLibFilePath(options),
+};
+const service = ts.createLanguageService(host), program = service.getProgram();
+const row = (file, position) => program.getSourceFile(file).getLineAndCharacterOfPosition(position).line + 1;
+for (const line of require("fs").readFileSync(0, "utf8").split("\\n")) {
+  const [path, first, column] = JSON.parse(line);
+  const file = program.getSourceFile(path);
+  if (!file) { console.log("null"); continue; }
+  const found = service.getReferencesAtPosition(path, file.getPositionOfLineAndCharacter(first - 1, column)) || [];
+  console.log(JSON.stringify(found.map((one) => [one.fileName, row(one.fileName, one.textSpan.start)])
+    .filter(([name]) => name.startsWith(top))));
+}
 """
 
 
@@ -121,15 +149,13 @@ def memory(name: str) -> float:
     return total / 1024
 
 
-def ask_jedi(python: str, top: str, targets: Sequence[SymbolTarget]) -> list[Places | None]:
-    """Ask jedi about every symbol."""
+def ask_program(argv: Sequence[str], targets: Sequence[SymbolTarget]) -> list[Places | None]:
+    """Ask jedi or the compiler about every symbol."""
     questions = []
     for target in targets:
         line, column = target.lines.position(target.offset, "utf-32")
         questions.append(json.dumps([target.place.path, line + 1, column]))
-    output = subprocess.run(
-        [python, "-c", JEDI, top], input="\n".join(questions), capture_output=True, text=True, check=True
-    ).stdout
+    output = subprocess.run(argv, input="\n".join(questions), capture_output=True, text=True, check=True).stdout
     answers = [json.loads(line) for line in output.splitlines()]
     return [None if one is None else frozenset(map(tuple, one)) for one in answers]
 
@@ -167,8 +193,9 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--first", required=True)
-    parser.add_argument("--second", required=True)
-    parser.add_argument("--jedi")
+    parser.add_argument("--second")
+    parser.add_argument("--jedi", help="an interpreter that has jedi")
+    parser.add_argument("--compiler", help="a directory with the package `typescript`, whose compiler is the second")
     parser.add_argument("--symbols", type=int, default=100)
     parser.add_argument("--under", default=".")
     parser.add_argument("--differences", action="store_true", help="print them")
@@ -177,18 +204,21 @@ async def main() -> None:
     async with open_assembly(Settings(roots=(f"{top}:ro",)), os.environ) as assembly:
         targets = symbols(assembly.roots, top, options.under, options.symbols)
         first = await ask_server(assembly.servers, assembly.roots, options.first, targets)
-        second = await ask_server(assembly.servers, assembly.roots, options.second, targets)
-    third = ask_jedi(options.jedi, str(top), targets) if options.jedi else None
+        if options.second:
+            second = await ask_server(assembly.servers, assembly.roots, options.second, targets)
+        else:
+            second = Figures(ask_program(["node", "-e", COMPILER, options.compiler, str(top)], targets), 0, [0.0, 0.0])
+    third = ask_program([options.jedi, "-c", JEDI, str(top)], targets) if options.jedi else None
     print(f"{top.name}: {len(targets)} symbols; {equal(first.answers, second.answers)} equal by both")
     report(options.first, first, [second.answers, *([third] if third else [])])
-    report(options.second, second, [first.answers, *([third] if third else [])])
+    report(options.second or "compiler", second, [first.answers, *([third] if third else [])])
     if third is not None:
         report("jedi", Figures(third, 0, [0.0]), [first.answers, second.answers])
     if options.differences:
         for target, a, b, c in zip(targets, first.answers, second.answers, third or first.answers, strict=True):
             if a != b:
                 print(target.content.display_path, target.name, target.line)
-                for label, one in ((options.first, a), (options.second, b), ("jedi", c)):
+                for label, one in ((options.first, a), (options.second or "compiler", b), ("jedi", c)):
                     own = sorted((path.removeprefix(f"{top}/"), line) for path, line in one or ())
                     print(f"  {label}: {len(own)} {own[:8]}")
 
