@@ -285,6 +285,7 @@ def _open_resources(
     visible = (*confinement.readable, *confinement.writable)
     trials = TrialTable(roots, sandbox_pool, settings.limits, environment, visible=visible, ids=shared.ids)
     runner.trials = exit_stack.enter_context(closing(trials))
+    trials.prepare = runner.prepare  # which waits for the login shell
     record_commands(runner, recorder, roots, settings)
     login_path = tuple if login_shell is None else login_shell.path
     open_sandbox = partial(open_server_sandbox, settings, environment, login_path)

@@ -52,6 +52,10 @@ class ChangeObserver(Protocol):
         """Record that a directory is about to be created."""
         ...
 
+    def before_metadata(self, entry: Entry, *, mode: int | None = None, modified_ns: int | None = None) -> None:
+        """Record that the mode or time of an entry is about to be changed to these. Times of directories are not."""
+        ...
+
     def before_move(self, source: Entry, destination: Entry) -> None:
         """Record that an entry is about to be renamed to a free name."""
         ...
@@ -92,6 +96,9 @@ class NoObserver:
         """Do nothing."""
 
     def before_new_directory(self, entry: Entry) -> None:
+        """Do nothing."""
+
+    def before_metadata(self, entry: Entry, *, mode: int | None = None, modified_ns: int | None = None) -> None:
         """Do nothing."""
 
     def before_move(self, source: Entry, destination: Entry) -> None:

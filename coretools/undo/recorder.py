@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -105,9 +106,14 @@ class ChangeRecorder:
         """Record that a directory is about to be created. Its mode and time are not compared."""
         self._record([(_change(entry, ABSENT, EntryState(kind="directory")), 0)])
 
-    def before_metadata(self, entry: Entry, after: EntryState) -> None:
-        """Record that mode and time of a file, or the mode of a directory, are about to be changed to those."""
+    def before_metadata(self, entry: Entry, *, mode: int | None = None, modified_ns: int | None = None) -> None:
+        """Record that the mode or time of an entry is about to be changed to these."""
         before = state_at(entry.directory, entry.name, most_digested=MOST_DIGESTED)
+        after = replace(
+            before,
+            mode=before.mode if mode is None else mode,
+            modified_ns=before.modified_ns if modified_ns is None else modified_ns,
+        )
         content = SAME_CONTENT if before.kind == "file" else ""
         self._record([(_change(entry, before, after, content), 0)])
 

@@ -155,7 +155,7 @@ class Undo:
             self._require_empty(here)
         if not self._is_dry_run:
             if is_metadata:
-                self._recorder.before_metadata(here, before)
+                self._recorder.before_metadata(here, mode=before.mode, modified_ns=before.modified_ns)
                 self._set_metadata(here, before, now)
             elif before.kind == "file":
                 self._restore_file(entry, here, now)

@@ -156,6 +156,7 @@ class _Application:
         display_path = roots.display_path(place)
         roots.require_present(one.root)
         roots.require_writable(one.root, display_path)
+        changes = NOT_RECORDED if one.root.only_git else self._changes
         with self._opened(place, display_path) as here:
             _require_unchanged(one, here, display_path)
             if one.what == "touched" and one.is_directory:
@@ -164,13 +165,13 @@ class _Application:
             if one.what == "touched":
                 if one.below is not None and one.below.st_ctime_ns <= self._mark_ns:
                     times = one.above.st_atime_ns, one.above.st_mtime_ns
+                    changes.before_metadata(here, modified_ns=one.above.st_mtime_ns)
                     os.utime(here.name, ns=times, dir_fd=here.directory, follow_symlinks=False)
                     self.result.counts["touched"] += 1
                 return
             # Before anything is renamed out of it.
             above = RootedPath(one.root, one.path.rpartition("/")[0] or ".")
             self._times.setdefault(above, os.fstat(one.directory).st_mtime_ns)
-            changes = NOT_RECORDED if one.root.only_git else self._changes
             if one.what in ("deleted", "replaced"):
                 self._remove(one, here, display_path, changes)
             if one.what != "deleted":
@@ -216,6 +217,8 @@ class _Application:
                 os.mkdir(here.name, 0o700, dir_fd=here.directory)
             status = os.stat(here.name, dir_fd=here.directory, follow_symlinks=False)
             special = status.st_mode & (stat.S_ISUID | stat.S_ISGID)
+            if one.what == "changed":
+                changes.before_metadata(here, mode=stat.S_IMODE(mode) & 0o1777 | special)
             os.chmod(here.name, stat.S_IMODE(mode) & 0o1777 | special | 0o700, dir_fd=here.directory)
             self._modes.append((here.place, stat.S_IMODE(mode) & 0o1777 | special))
         elif stat.S_ISREG(mode):

@@ -7,7 +7,7 @@ server that was killed left there is removed by the next one that needs the dire
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +73,8 @@ class TrialTable:
         """`visible` are paths besides the roots that commands can reach."""
         self._roots = roots
         self._sandbox = sandbox_pool
+        self.prepare: Callable[[], Awaitable[object]] = sandbox_pool.prepare
+        """Finds the tier; whoever runs commands replaces it by its own."""
         self._limits = limits
         self._environment = environment
         self._visible = visible
@@ -107,7 +109,7 @@ class TrialTable:
             Busy: the limit of trials is reached. InputOutput: they can't be made.
         """
         if self._sandbox.tier is None:
-            await self._sandbox.prepare()
+            await self.prepare()
         if self._sandbox.tier != "full":
             raise Unsupported(
                 f"a trial needs confinement tier full, and commands here have tier {self._sandbox.tier}: {_INSTEAD}"

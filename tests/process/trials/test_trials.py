@@ -326,3 +326,18 @@ async def test_git_configuration_is_named_only_if_it_was_changed(tmp_path: Path)
     async with world_in(tmp_path) as world:
         assert "git's configuration" not in await world.on_trial("echo x > a")
         assert "git's configuration" in await world.on_trial("git config color.ui always")
+
+
+def test_the_first_call_can_be_a_trial_and_times_and_modes_are_taken_back(tmp_path: Path) -> None:
+    """trial-1, trial-4: also while the login shell of the user is still being asked."""
+    root = tmp_path / "root"
+    plant(root)
+    before = tree(root)
+    with peer(root, environment={"XDG_STATE_HOME": str(tmp_path / "state")}) as client:
+        client.start_session()
+        tried = client.call("run_command", command="touch -d @5 a.txt; chmod 700 d", trial=True)
+        trial = tried["_meta"]["coretools/facts"]["trial"]
+        kept = client.call("end_trial", trial=trial, keep=True)
+        assert tree(root) != before
+        client.call("undo", change=kept["_meta"]["coretools/facts"]["change"])
+        assert tree(root) == before
