@@ -21,7 +21,7 @@ from coretools.cli.command_runner import CommandContext, CommandLine, CommandRun
 from coretools.cli.common.candidates import Candidate, print_candidates
 from coretools.cli.common.global_options import LINE_OPTIONS, OptionParser, line_parser, split_options
 from coretools.cli.common.manual import WIDTH, overview
-from coretools.cli.common.terminal import TerminalCapabilities, print_error, print_text, set_program_name
+from coretools.cli.common.terminal import TerminalCapabilities, print_error, print_text, program_named
 from coretools.cli.completion import candidates
 from coretools.cli.completion_scripts import SHELLS, script
 from coretools.config.logs import configure_logging
@@ -55,7 +55,10 @@ class ApplicationLine:
 
     def run(self, words: Sequence[str] | None = None) -> int:
         """Run one command line; None: the arguments of this process. Return the exit code."""
-        set_program_name(self.info.name)
+        with program_named(self.info.name):
+            return self._run_named(words)
+
+    def _run_named(self, words: Sequence[str] | None) -> int:
         configure_logging("warning", os.environ)
         try:
             return anyio.run(self._run, list(sys.argv[1:] if words is None else words))

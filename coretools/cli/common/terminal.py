@@ -94,10 +94,15 @@ def program_name() -> str:
     return _program
 
 
-def set_program_name(name: str) -> None:
-    """Set the name of this program: an application has a command line of its own. There is one, as argv[0]."""
-    global _program  # noqa: PLW0603  # as above
-    _program = name
+@contextmanager
+def program_named(name: str) -> Iterator[None]:
+    """Give this program another name: an application has a command line of its own. There is one, as argv[0]."""
+    global _program  # noqa: PLW0603  # one for the process
+    before, _program = _program, name
+    try:
+        yield
+    finally:
+        _program = before
 
 
 def print_error(text: str) -> None:
