@@ -5,6 +5,7 @@ The server is a program of the project, as an agent can plant one.
 
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,9 +91,9 @@ def test_a_planted_server_reaches_nothing(tmp_path: Path, tier: str) -> None:
 
 FAILURES = {
     "garbage": "it wrote something that is not the protocol",
-    "flood": "no answer within 3 s",
+    "flood": "no answer within 3 s|sent more than 67108864 bytes",  # by the speed of the machine
     "hang": "no answer within 3 s",
-    "indexing": "still indexing (Reading); ask again later",
+    "indexing": r"still indexing \(Reading\); ask again later",
     "shapeless": "its answer does not fit the protocol",
     "crash": "it ended with exit code 3: no memory left",
 }
@@ -127,7 +128,7 @@ def test_a_server_that_fails_is_told_and_the_text_is_found(client: Peer, mode: s
     """language-servers-7, code-15"""
     text = asked(client, mode)
     assert text.startswith("[not known: references of parse: ty: ")
-    assert FAILURES[mode] in text.splitlines()[0]
+    assert re.search(FAILURES[mode], text.splitlines()[0])
     assert "1 definition: def parse(text):" in text
     assert "5: parse('x')" in text
 
