@@ -18,7 +18,7 @@ EXTRAS = {
     "code": (
         "symbols and syntax errors in further languages, and language servers",
         (
-            "lsprotocol",
+            *("cattrs", "lsprotocol", "ty"),
             *(
                 f"tree_sitter_{name}"
                 for name in ("c", "c_sharp", "cpp", "css", "kotlin", "lua", "php", "ruby", "scala", "swift")
