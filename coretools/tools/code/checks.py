@@ -114,7 +114,7 @@ class CheckTools:
                 reasons.setdefault(remark, []).append(path)
         found.sort(key=lambda one: (_RANKS[one.severity], one.path, one.line))
         shown = found[: len(fitting((one.shown for one in found), content_bytes(self._limits)))]
-        notes = [] if found else [f"no problem in {checked} files"]
+        notes = [] if found else [f"no problem in {checked} file{'' if checked == 1 else 's'}"]
         if len(shown) < len(found):
             notes.append(f"{len(shown)} of {len(found)} problems shown; name fewer files")
         if left_out:

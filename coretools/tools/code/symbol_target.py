@@ -112,4 +112,4 @@ def _mentions(lines: Lines, name: str) -> str:
     numbers = list(dict.fromkeys(numbers))
     if not numbers:
         return "the file does not contain it"
-    return f"the text is on the lines {and_more(map(str, numbers[:NAMED_LINES]), len(numbers))}; give one as `line`"
+    return f"the text is on line {and_more(map(str, numbers[:NAMED_LINES]), len(numbers))}; give one as `line`"

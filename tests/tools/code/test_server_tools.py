@@ -72,7 +72,7 @@ def test_references_are_grouped_by_file_with_the_function_around_them(client: Pe
 def test_a_symbol_that_is_not_there_is_an_error_with_lines(client: Peer) -> None:
     """code-13"""
     line = text(client, "code_references", path="app.py", symbol="load", line=5)
-    assert line == "app.py:5: no load on this line: 'config = Config()'; the text is on the lines 6; give one as `line`"
+    assert line == "app.py:5: no load on this line: 'config = Config()'; the text is on line 6; give one as `line`"
     several = text(client, "code_references", path="inner/twice.py", symbol="f")
     assert several == "inner/twice.py: defines several: A.f (line 2), B.f (line 4); name one, or its line"
     assert "the file does not contain it" in text(client, "code_references", path="app.py", symbol="absent")
