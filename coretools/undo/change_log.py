@@ -27,7 +27,7 @@ NOT_KEPT = "not-kept"
 
 BEGUN = "begun"
 """The first record: `path` is the command line, its words ended by NUL; `detail` (by `marshal`) has the role, the paths
-of the roots, and when it was, in seconds since the epoch."""
+of the roots, when it was, in seconds since the epoch, and the identity of the server."""
 
 _HEAD = struct.Struct("<II")
 """Length and CRC-32 of the record that follows."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from coretools.errors import InputOutput
+from coretools.process_identity import is_alive, own_identity
 from coretools.redaction.argv import redacted_command_line
 from coretools.roots.git_layout import is_git_name
 from coretools.roots.open_beneath import Openat2Resolver
@@ -47,6 +48,8 @@ COMMAND = "command"
 _DIGESTED_BYTES = 64 << 20
 _DIGESTED_FILES = 5_000
 """How much of one change is read to compare contents; beyond that size and time stand for the content."""
+_BEGUN_BYTES = 1 << 20
+"""At least the first record of a log."""
 _NAMED = 5
 """Reasons that the result of a command names."""
 _SUMMARY_CHARACTERS = 200
@@ -85,9 +88,18 @@ def take_left(journal: "Journal", *, spare: Collection[str] = ()) -> None:
         with suppress(OSError, ValueError, InputOutput):
             path = os.path.join(journal.spool, name)
             if not name.startswith("."):
-                take_record(journal, name, "")
+                if not _is_of_other(path):
+                    take_record(journal, name, "")
             elif os.stat(path).st_mtime < time.time() - _OLD_SECONDS:
                 shutil.rmtree(path)
+
+
+def _is_of_other(path: str) -> bool:
+    """Whether another server lives that takes this record."""
+    with open(os.path.join(path, LOG), "rb") as file:
+        begun = next(read_changes(file.read(_BEGUN_BYTES)), None)
+    server = "" if begun is None or begun.kind != BEGUN else marshal.loads(begun.detail)[3]  # noqa: S302  # as above
+    return is_alive(server) and server != own_identity()
 
 
 def take_record(journal: "Journal", name: str, line: str) -> RecordedCommand | None:
@@ -119,7 +131,7 @@ def _take(journal: "Journal", path: str, name: str, records: list[ChangeRecord],
     if not records or records[0].kind != BEGUN:
         return RecordedCommand()
     begun = records.pop(0)
-    role, roots, at = marshal.loads(begun.detail)  # noqa: S302  # of our own supervisor
+    role, roots, at, _ = marshal.loads(begun.detail)  # noqa: S302  # of our own supervisor
     with _EarlierView([os.fsdecode(root) for root in roots], path) as view:
         for record in reversed(records):
             view.before(record)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.docker_profile import under_profile
-from tests.protocol.peer import Peer, peer
+from tests.protocol.peer import Peer, peer, processes_with
 
 TIERS = ("full", "landlock")
 State = dict[str, tuple[object, ...]]
@@ -225,6 +225,26 @@ def test_what_was_changed_when_the_server_was_killed_is_taken_back_by_the_next(t
             assert command in listed
             project.text("undo", change=int(listed.split("\t")[0]))
             assert project.state() == before
+
+
+def test_a_record_is_left_to_the_server_of_its_command_as_long_as_that_lives(tmp_path: Path) -> None:
+    """undo-14: another one that starts when the command has just ended does not take it."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/file").write_text("before\n")
+    with served(tmp_path, "full") as project:
+        started = project.run("rm file; echo here; read line", stdin="", wait_seconds=0)
+        run = started["_meta"]["coretools/facts"]["run"]
+        project.client.call("wait_run", run=run, pattern="here", seconds=20)
+        leader = next(iter(processes_with("rm file; echo here; read line")))
+        project.client.process.send_signal(signal.SIGSTOP)
+        os.kill(int(leader), signal.SIGKILL)
+        _wait_until_unlocked(project.spool)
+        with served(tmp_path, "full") as other:
+            assert other.text("list_changes") == "[no recorded change]"
+        project.client.process.send_signal(signal.SIGCONT)
+        ended = project.client.call("wait_run", run=run, seconds=20)
+        project.undo(ended)
+        assert (project.root / "file").read_text() == "before\n"
 
 
 def _wait_until_unlocked(spool: Path) -> None:

@@ -145,7 +145,7 @@ class CommandRecorder:
             self._handles.append(handle)
             fcntl.flock(handle, fcntl.LOCK_EX)
             self._log = ChangeLog(handle)
-            facts = (self._changes.role, [path for path, _ in self._changes.roots], time.time())
+            facts = (self._changes.role, [path for path, _ in self._changes.roots], time.time(), self._changes.server)
             self._log.append(ChangeRecord(BEGUN, -1, self._command_line(), None, marshal.dumps(facts)))
             os.rename(hidden, name, src_dir_fd=place, dst_dir_fd=place)
             undo.pop_all()

@@ -3,6 +3,7 @@
 import os
 
 from coretools.process.fork_server.messages import RecordedChanges
+from coretools.process_identity import own_identity
 from coretools.roots.root_set import Roots
 
 
@@ -32,7 +33,7 @@ class CommandRecording:
                 self.error = f"{self._spool}: {error.strerror}"
                 return None
         recorded = [(os.fsencode(root.path), root.fd) for root in roots if root.writable and not root.only_git]
-        return RecordedChanges(recorded, self._handle, self._role, self._file_bytes, self._total_bytes)
+        return RecordedChanges(recorded, self._handle, self._role, self._file_bytes, self._total_bytes, own_identity())
 
     def close(self) -> None:
         """Close the directory."""

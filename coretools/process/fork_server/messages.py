@@ -71,6 +71,8 @@ class RecordedChanges(NamedTuple):
     """Largest file that is copied."""
     total_bytes: int
     """Space that the records of one command may occupy."""
+    server: str
+    """Identity of the server, which takes the records as long as it lives."""
 
     @property
     def handles(self) -> tuple[int, ...]:
