@@ -154,8 +154,9 @@ def _network_lines(hosts: list[str], tier: str) -> list[str]:
     lines = ["# Commands have no network. Package managers can't download then."]
     if hosts and tier == "full":
         return [*lines, "# To permit what the files of this project suggest:", f"# network = {_listed(hosts)}"]
+    some = ["# To permit some hosts:", '# network = ["pypi", "github.com"]']
     whole = ["# To permit the whole network:", '# network = "allow"']
-    return [*lines, *(["# A list of hosts needs tier full."] if tier != "full" else []), *whole]
+    return [*lines, *(some if tier == "full" else ["# A list of hosts needs tier full."]), *whole]
 
 
 def _summary(ecosystems: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:

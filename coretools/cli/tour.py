@@ -278,7 +278,7 @@ class _Guide:
                 title="You ask what it changed",
                 tool="list_changes",
                 arguments={},
-                remark=lambda _: "Every change by a file tool, of every agent.",
+                remark=lambda _: "Every change by a file tool or a command, of every agent.",
             )
         )
         ids = [int(words[0]) for line in listed.splitlines() if (words := line.split()) and words[0].isdigit()]

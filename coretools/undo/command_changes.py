@@ -76,7 +76,7 @@ class RecordedCommand:
         counts = ", ".join(f"{count} {verb}" for verb, count in self.counts)
         is_wanted = any(verb != "created" for verb, _ in self.counts)
         shown = [f"undo change={self.change} takes it back: {counts}"] if is_wanted else []
-        if not self.unrecorded or (not self.change and self.unrecorded == (GIT_STATE,)):
+        if not self.unrecorded or (not is_wanted and self.unrecorded == (GIT_STATE,)):
             return shown
         named, more = self.unrecorded[:_NAMED], len(self.unrecorded) - _NAMED
         return [*shown, f"undo can't take back: {'; '.join(named)}" + (f"; {more} more" if more > 0 else "")]

@@ -55,6 +55,11 @@ class TakenBack:
     """Paths that are back under their former name."""
     kept: list[KeptEntry] = field(default_factory=list)
 
+    def add(self, entry: EntryChange, path: str) -> None:
+        """Note an entry that was taken back."""
+        done = self.moved if entry.moved_path else self.removed if entry.before.kind == "absent" else self.restored
+        done.append(path)
+
 
 class Undo:
     """One undo of several entries."""
@@ -108,6 +113,10 @@ class Undo:
     def _take_back(self, entry: EntryChange) -> bool:
         """Take back an entry; False if it is as before the change already."""
         place = self._place(entry.root, entry.path)
+        if self._is_dry_run and self._is_of_made(entry):
+            self._made.add((entry.root, entry.path))
+            self._result.add(entry, self._roots.display_path(place))
+            return True
         with self._opened(place, entry) as here:
             return self._move_back(entry, here) if entry.moved_path else self._restore(entry, here)
 
@@ -120,8 +129,10 @@ class Undo:
                 raise _Kept(_changed_since(now))
             if self._state(source).kind != "absent":
                 raise _Kept("something else has its former name now")
-            self._result.moved.append(self._roots.display_path(source.place))
-            if not self._is_dry_run:
+            self._result.add(entry, self._roots.display_path(source.place))
+            if self._is_dry_run:
+                self._made.add((entry.root, entry.path))
+            else:
                 self._recorder.before_move(target, source)
                 rename_no_replace(target.directory, target.name, source.directory, source.name)
                 if now.kind == "directory":
@@ -162,9 +173,19 @@ class Undo:
             else:
                 self._remove(here, now)
                 self._create(entry, here)
-        path = self._roots.display_path(here.place)
-        (self._result.removed if before.kind == "absent" else self._result.restored).append(path)
+        elif before.kind == "directory" and not is_metadata:
+            self._made.add((entry.root, entry.path))
+        self._result.add(entry, self._roots.display_path(here.place))
         return True
+
+    def _is_of_made(self, entry: EntryChange) -> bool:
+        """Whether a directory above an entry, or what is to be moved, would be made first: nothing is there yet."""
+        paths = [(entry.root, entry.path.rpartition("/")[0]), (entry.moved_root, entry.moved_path)]
+        while any(path for _, path in paths):
+            if not self._made.isdisjoint(paths):
+                return True
+            paths = [(root, path.rpartition("/")[0]) for root, path in paths]
+        return False
 
     def _remove(self, here: Entry, now: EntryState) -> None:
         if now.kind != "absent":

@@ -437,3 +437,18 @@ def test_editor_settings_stay(world: World) -> None:
     assert (world.root / ".vscode" / "settings.json").read_text() == "{}"
     with pytest.raises(CoreError):
         world.files.delete_directory(".vscode")
+
+
+def test_a_dry_run_says_what_the_undo_will_do(world: World) -> None:
+    """undo-2: also beneath directories that it would make again or move back first."""
+    (world.root / "d" / "e").mkdir(parents=True)
+    for name in ("d/a", "d/e/b"):
+        (world.root / name).write_text(name)
+    before = world.state()
+    world.files.move_path("d", "moved")
+    world.files.delete_directory("moved")
+    tried = world.undo.undo(since=1, dry_run=True)
+    done = world.undo.undo(since=1)
+    assert done.message.startswith(tried.message.replace("would take back", "took back"))
+    assert (tried.kept, done.kept) == ([], [])
+    assert world.state() == before

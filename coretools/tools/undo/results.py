@@ -85,7 +85,7 @@ class UndoResult(Result):
         nothing = "nothing" if done.kept else "nothing, since everything is as before it"
         message = start + ("; ".join(parts) or nothing)
         if change and not is_dry_run and undone:
-            message += f". This is change {change}: undo change={change} does it again"
+            message += f". This is change {change}: undo change={change} takes the undo back"
         kept = [f"{one.path}: {one.reason}" for one in done.kept]
         return cls(message=message, kept=kept, diffs=diffs, undone=undone, change=change)
 
