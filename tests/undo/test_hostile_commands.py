@@ -167,14 +167,15 @@ def test_processes_that_end_in_the_middle_of_their_calls_leave_nothing(project: 
         (project.root / f"{number}").write_text("before")
     before = project.state()
     result = project.run(
-        "for i in $(seq 0 39); do (while :; do echo x > $i; rm -f $i; echo y > new$i; mv new$i $i; done) & done;"
+        f": {project.top}; for i in $(seq 0 39);"
+        " do (while :; do echo x > $i; rm -f $i; echo y > new$i; mv new$i $i; done) & done;"
         " sleep 1; kill -9 -1",
         timeout_seconds=60,
     )
     if project.state() != before:
         project.undo(result)
     assert project.state() == before
-    assert not processes_with("echo y > new$i")
+    assert not processes_with(f": {project.top}; for")
 
 
 def test_changes_beyond_the_limit_of_bytes_go_on_and_are_named(tmp_path: Path) -> None:
