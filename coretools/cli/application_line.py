@@ -100,7 +100,11 @@ class ApplicationLine:
         line = CommandLine(words=rest, as_json=options.json, wants_help=options.wants_help, answers=options.answer)
         process_exit = ProcessExit()
         async with cancel_on_signal(process_exit):
-            code = await (runner.run(line) if is_command else self._own(runner, line))
+            try:
+                code = await (runner.run(line) if is_command else self._own(runner, line))
+            except CoreError as error:  # here: out of the task group it would be within an ExceptionGroup
+                print_error(str(error))
+                code = error.exit_code
         return process_exit.exit_code or code
 
     async def _own(self, runner: CommandRunner, line: CommandLine) -> int:

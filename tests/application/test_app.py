@@ -82,6 +82,7 @@ def text_of(result: Any) -> str:
         (("open_incident", "ab"), "", 64, "incidents: "),
         (("incident", "7"), "", 66, "incidents: 7: no such incident"),
         (("completion", "bash"), "", 0, "complete -o nosort -F _incidents incidents"),
+        (("completion", "nosh"), "", 64, "incidents: completion: choose one of bash"),
         (("__complete", "--", "fi"), "", 0, "find"),
         (("repl",), "help\nfind\nexit\n", 0, "Disk full"),
         (("repl",), "find --severity huge\n", 64, "incidents: find: severity"),
