@@ -3,8 +3,8 @@
     python -m benchmarks.code_servers CHECKOUT --first ty --second pyrefly [--jedi PYTHON] [--symbols 100] [--under src]
 
 Each server runs as the tools run it, in the sandbox. A symbol is a function, method or class that tree-sitter finds.
-References are pairs of file and line in the checkout. With `--jedi` an interpreter that has jedi is asked too: then
-a place is right if two of three name it. Memory is that of the processes whose command line has the program's name.
+References are pairs of file and line in the checkout. `--jedi` names an interpreter with jedi as a third opinion: a
+place is then right if two of three name it. Memory is that of the processes whose command line has the program's name.
 """
 
 import argparse

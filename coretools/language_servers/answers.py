@@ -6,7 +6,7 @@ from typing import Literal
 from coretools.language_servers.positions import Encoding, Lines
 
 Relation = Literal["references", "callers", "implementations", "type", "definition"]
-"""What is asked about a symbol."""
+"""Kinds of questions about a symbol."""
 
 MAX_SPANS = 20_000
 """Most places that are taken of one answer."""

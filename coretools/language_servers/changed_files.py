@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 MAX_FILES = 50_000
-"""Files with a stamp; a larger project is looked at as far as this, and the answer says so."""
+"""Most files that are watched; in a larger project the rest is not, and the answer says so."""
 
 MAX_SECONDS = 3.0
 """Time for one look."""

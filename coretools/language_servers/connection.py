@@ -19,6 +19,9 @@ from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.framing import MessageReader, framed
 from coretools.process.children.streams import InputBuffer
 
+MAX_UNREAD_BYTES = 1024 * 1024
+"""Of answers to questions of a server that does not read, beside the message that fills its input."""
+
 MAX_UNASKED_BYTES = 64 * 1024 * 1024
 """Most that a server may send after a question besides its answer."""
 
@@ -58,7 +61,7 @@ class Connection:
     """The conversation with one server process."""
 
     def __init__(self, stdin: InputBuffer, settings: Mapping[str, object], notice: Notice) -> None:
-        """`settings` are what the server is told when it asks; `notice` receives its notifications."""
+        """`settings` answer the server's configuration requests; `notice` receives its notifications."""
         self._stdin = stdin
         self._settings = settings
         self._notice = notice
@@ -66,6 +69,8 @@ class Connection:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._unasked = 0
+        self._unread = 0
+        """Bytes of answers to its questions since its input had room."""
         self.failure: NoAnswer | None = None
         """Why there is no conversation any more."""
         self.refused: set[str] = set()
@@ -138,9 +143,12 @@ class Connection:
             params = message.get("params")
             self._notice(method, params if isinstance(params, dict) else {})
         else:
-            if not self._stdin.room:  # it asks and does not read the answers: more would only stay in memory
+            reply: dict[str, object] = {"id": number, **self._reply(method, message.get("params"))}
+            # It may ask while it still reads a large file; but without end, more would only stay in memory.
+            self._unread = 0 if self._stdin.room else self._unread + len(framed(reply))
+            if self._unread > MAX_UNREAD_BYTES:
                 raise NoAnswer("it does not read what it is told")
-            self._send({"id": number, **self._reply(method, message.get("params"))})
+            self._send(reply)
 
     async def _wait_for_room(self) -> None:
         """Wait until the server has read most of what it was told: a large file takes a moment."""

@@ -67,7 +67,7 @@ class LanguageServers:
         return found
 
     async def answer(self, place: RootedPath, work: Work[Answer]) -> tuple[Answer, ServerAnswer]:
-        """Let `work` ask the server for a file. It is asked again if the server crashes, or if files change meanwhile.
+        """Run `work` with the server of a file; again if the server crashes, or if files change meanwhile.
 
         Raises:
             NoAnswer: there is no server, or none that answers. CoreError: of `work`.
@@ -94,7 +94,7 @@ class LanguageServers:
                 await self._end(key)
 
     async def ask(self, found: FoundServer, work: Work[Answer]) -> tuple[Answer, ServerAnswer]:
-        """Let `work` ask this server, which is told what changed before, and asked again if something does meanwhile.
+        """Run `work` with this server after telling it what changed; again if something changes meanwhile.
 
         Raises:
             NoAnswer: it does not answer. CoreError: of `work`.
@@ -121,7 +121,7 @@ class LanguageServers:
             return result, ServerAnswer(found, tuple(remarks))
 
     async def _settled(self, session: "Session", work: Work[Answer]) -> Answer:
-        """Let `work` ask, and once more if the server says meanwhile that it still reads the project."""
+        """Run `work`, and once more if the server was still indexing."""
         try:
             result = await work(session)
         except NoAnswer:

@@ -76,7 +76,7 @@ async def rename(
 ) -> dict[str, set[TextChange]]:
     """Return the replacements that rename a symbol and what overrides it, by the absolute path of their file.
 
-    Not every server renames overriding methods too: then it is asked about each.
+    Servers that do not rename overriding methods too get one request for each.
 
     Raises:
         NoAnswer: the server can't rename it, or wants more than to replace text.

@@ -68,7 +68,7 @@ class Request:
 
 
 _REQUEST: ContextVar[Request] = ContextVar("coretools_mounted_request")
-"""The request that a question belongs to, where it is asked within the request."""
+"""The request during which the server asked a question."""
 
 Send = Callable[[Client, Request], Awaitable[T]]
 

@@ -92,11 +92,11 @@ class CheckTools:
     ) -> FoundProblems:
         """Check source files for errors without running them: types, names, imports, syntax.
 
-        Returns one line per problem, `path:line: error: message [code]`, or that there is none. Language servers check,
-        as the project is now. Where there is none for a file, or it fails, a last line in brackets says so, and only
-        the syntax was checked. Up to 100 files and 20,000 bytes; of a directory the source files in it that .gitignore
-        does not exclude. To run the project's own tests and linters use ci_test or run_command. Example: {"paths":
-        ["src/config.py"]}.
+        Returns one line per problem, `path:line: error: message [code]`, or that there is none. Language servers check
+        the files as they are now. If a file has no server, or the server fails, a last line in brackets says so, and
+        only the syntax was checked. Up to 100 files and 20,000 bytes; of a directory the source files in it that
+        .gitignore does not exclude. To run the project's own tests and linters use ci_test or run_command. Example:
+        {"paths": ["src/config.py"]}.
         """
         names, left_out = await to_thread.run_sync(partial(self._files, paths), limiter=self._limiter)
         deadline = time.monotonic() + 2 * self._limits.language_answer_seconds

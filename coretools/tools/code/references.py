@@ -81,9 +81,10 @@ class ReferenceTools:
 
         Returns each path, and beneath it `12 in Class.method: text` for each line, with the function that it is in, and
         `definition` in place of it. A language server answers, which knows what a name means: others of the same name
-        are left out. Without one, or if it still indexes or fails, the first line in brackets says so, and the lines
-        are matches of the text. The last lines in brackets say what is left out. To see the definition itself take
-        code_symbols with `name`; to rename, code_rename. Example: {"path": "src/config.py", "symbol": "Config.load"}.
+        are left out. If there is none, or it is still indexing or fails, the first line in brackets says so, and the
+        lines are matches of the text. The last lines in brackets say what is left out. To see the definition itself
+        take code_symbols with `name`; to rename, code_rename. Example: {"path": "src/config.py", "symbol":
+        "Config.load"}.
         """
         target = await to_thread.run_sync(partial(find_target, self._roots, path, symbol, line), limiter=self._limiter)
         deadline = time.monotonic() + self._limits.search_seconds

@@ -14,7 +14,7 @@ from coretools.tools.outline import Symbol, name_parts, outline_of
 from coretools.truncation import and_more
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Largest file that a language server is asked about."""
+"""Largest file that is sent to a language server."""
 
 NAMED_LINES = 10
 """Lines that an error names."""
