@@ -44,10 +44,7 @@ from coretools.operations.declare import metadata as metadata
 from coretools.operations.declare import prompt as prompt
 from coretools.operations.declare import resource as resource
 from coretools.operations.declare import tool as tool
-from coretools.operations.in_memory_services import MemoryServices as MemoryServices
-from coretools.operations.in_memory_services import ServiceLimits as ServiceLimits
 from coretools.operations.server_info import Icon as Icon
-from coretools.operations.services import Services as Services
 from coretools.process.run import Completed as Completed
 from coretools.protocol.mcp_apps import View as View
 from coretools.protocol.mcp_apps import Views as Views
@@ -60,6 +57,12 @@ from coretools.questions.kinds import AskRoots as AskRoots
 from coretools.questions.kinds import AskSecret as AskSecret
 from coretools.questions.kinds import AskText as AskText
 from coretools.roots.directory_listing import DirectoryEntry as DirectoryEntry
+from coretools.services.interface import QueueCounts as QueueCounts
+from coretools.services.interface import Services as Services
+from coretools.services.interface import WorkItem as WorkItem
+from coretools.services.interface import dead_letters as dead_letters
+from coretools.services.limits import ServiceLimits as ServiceLimits
+from coretools.services.memory import MemoryServices as MemoryServices
 from coretools.shell_words import join_command_line as join_command_line
 from coretools.shell_words import split_command_line as split_command_line
 from coretools.tools.commands.workspace import Workspace as Workspace

@@ -12,7 +12,7 @@ from coretools.hosting.serve import build, serve_streams
 from coretools.operations.call import Call
 from coretools.operations.declare import Effect
 from coretools.operations.registry import Registry
-from coretools.operations.services import Services
+from coretools.services.interface import Services
 
 registry = Registry()
 

@@ -17,7 +17,7 @@ from coretools.operations.application import Application, Lifespan
 from coretools.operations.declare import CHANNELS, Channel, Decorator, Effect, Function, Hints, Labels, prompt, resource
 from coretools.operations.registry import Group, Registry
 from coretools.operations.server_info import Icon, ServerInfo
-from coretools.operations.services import Services
+from coretools.services.interface import Services
 
 # Imported late: the SDK and the web stack take most of a second to load, and a command line needs neither.
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry, merge_registries
 from coretools.operations.server_info import ServerInfo
-from coretools.operations.services import Services
 from coretools.protocol.open_requests import OpenRequests
 from coretools.protocol.process_exit import ProcessExit
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 from coretools.protocol.stdio.streams import Incoming, Outgoing, message_streams
 from coretools.protocol.stdio.transport import claim_standard_streams, run_on_stdio
+from coretools.services.interface import Services
 from coretools.standard_fds import ensure_standard_error, require_standard_streams
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from coretools.errors import BadSetting, CoreError, InputNeeded, InvalidArgument
 from coretools.operations.annotations import RETURN, resolve_hints
 from coretools.operations.call import Call
 from coretools.operations.declare import Effect, raw_schema, tool
-from coretools.operations.services import Services
 from coretools.questions.kinds import Question
+from coretools.services.interface import Services
 
 T = TypeVar("T")
 

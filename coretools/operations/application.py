@@ -15,7 +15,7 @@ from coretools.errors import AUTHOR_FAULTS, BadSetting
 from coretools.operations.annotations import RETURN, resolve_hints
 from coretools.operations.declare import source_of
 from coretools.operations.server_info import ServerInfo
-from coretools.operations.services import Services
+from coretools.services.interface import Services
 
 
 @asynccontextmanager

@@ -30,8 +30,8 @@ from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, c
 from coretools.operations.call import Call, Principal
 from coretools.operations.declare import Aliases, Channel, Declaration, source_of
 from coretools.operations.docstring import docstring_of
-from coretools.operations.services import Services
 from coretools.operations.short_schema import compact
+from coretools.services.interface import Services
 
 ANSWERS = "answers"
 """The argument for prefilled answers, by the key of the question."""

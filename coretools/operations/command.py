@@ -23,8 +23,8 @@ from coretools.operations.declare import Declaration, Surface, source_of
 from coretools.operations.docstring import docstring_of
 from coretools.operations.return_type import ReturnType
 from coretools.operations.route import VARIABLE, check_route, route_parameters
-from coretools.operations.services import Services
 from coretools.operations.uri_template import check_template
+from coretools.services.interface import Services
 
 NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
 """Tool names of the protocol (SEP-986), in lower case. With the separator `_`, every client accepts them."""

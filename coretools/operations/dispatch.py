@@ -29,10 +29,10 @@ from coretools.operations.command import Command
 from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Blocks, Content, Embedded, Message, Result, Text, joined_text
 from coretools.operations.declare import Channel
-from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.return_type import json_text
-from coretools.operations.services import Services
 from coretools.questions.confirmation import call_confirmation
+from coretools.services.interface import Services
+from coretools.services.memory import MemoryServices
 
 Defaults = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Values for arguments that the caller left out, by the arguments that are given."""

@@ -24,11 +24,11 @@ from coretools.hosting.serve import HttpOptions, ServeOptions, build, http_app, 
 from coretools.operations.call import Call
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect
-from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.registry import Registry
 from coretools.operations.server_info import ServerInfo
-from coretools.operations.services import Services
 from coretools.protocol.mcp_apps import View, Views
+from coretools.services.interface import Services
+from coretools.services.memory import MemoryServices
 from tests.checkout import TREE
 from tests.protocol.line_client import Over
 from tests.protocol.peer import ANSWER_SECONDS, HANDSHAKE, Peer

@@ -9,7 +9,7 @@ import pytest
 from coretools.errors import BadSetting
 from coretools.operations.declare import Effect
 from coretools.operations.registry import Registry
-from coretools.operations.services import Services
+from coretools.services.interface import Services
 from coretools.web.auth.hashed_tokens import create_token
 from coretools.web.config_check import CheckReport, check_config
 from tests.web.auth.authorization_server import AuthorizationServer

@@ -15,43 +15,11 @@ from typing import Self
 
 import anyio
 
-from coretools.errors import Busy, TooLarge
-from coretools.operations.services import WorkItem
+from coretools.errors import Busy
+from coretools.services.interface import DEAD_SUFFIX, QueueCounts, WorkItem, dead_letters
+from coretools.services.limits import ServiceLimits
 
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceLimits:
-    """Limits of the services of one process. Sizes are in bytes."""
-
-    name_bytes: int = 1024
-    """Longest key, topic or queue name."""
-    value_bytes: int = 1024 * 1024
-    """Largest value, message or work item."""
-    keys: int = 10_000
-    kept_bytes: int = 64 * 1024 * 1024
-    """Total of all keys and values, and separately of all items that wait or are leased."""
-    subscribers: int = 1024
-    buffered: int = 1024
-    """Messages buffered for one subscriber."""
-    buffered_bytes: int = 1024 * 1024
-    """Size of the messages buffered for one subscriber; the newest one always fits."""
-    work_items: int = 10_000
-    """Items that wait or are leased, in all queues."""
-
-    def check(self, name: str, value: bytes) -> int:
-        """The total size of a name and its value.
-
-        Raises:
-            TooLarge: one of them is too long.
-        """
-        name_bytes = len(name.encode("utf-8", "surrogatepass"))
-        if name_bytes > self.name_bytes:
-            raise TooLarge(f"a name of {name_bytes} bytes is too long; at most {self.name_bytes}")
-        if len(value) > self.value_bytes:
-            raise TooLarge(f"{name}: a value of {len(value)} bytes is too large; at most {self.value_bytes}")
-        return name_bytes + len(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +30,7 @@ class _Entry:
 
 
 class MemoryValues:
-    """`coretools.operations.services.Values` in a dictionary."""
+    """`coretools.services.interface.Values` in a dictionary."""
 
     def __init__(self, limits: ServiceLimits, clock: Clock) -> None:
         self._limits = limits
@@ -134,7 +102,7 @@ class MemoryValues:
 
 
 class MemorySubscription:
-    """`coretools.operations.services.Subscription` in memory: drops the oldest messages if its reader is too slow."""
+    """`coretools.services.interface.Subscription` in memory: drops the oldest messages if its reader is too slow."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
@@ -176,7 +144,7 @@ class MemorySubscription:
 
 
 class MemoryTopics:
-    """`coretools.operations.services.Topics` within the process."""
+    """`coretools.services.interface.Topics` within the process."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
@@ -211,6 +179,8 @@ class _Queue:
     waiting: deque[WorkItem] = field(default_factory=deque)
     leased: dict[str, tuple[WorkItem, float]] = field(default_factory=dict)
     """Items by id, with the end of their lease."""
+    first_end: float = math.inf
+    """No lease ends before."""
     getters: int = 0
     changed: anyio.Event = field(default_factory=anyio.Event)
 
@@ -224,7 +194,7 @@ class _Queue:
 
 
 class MemoryQueues:
-    """`coretools.operations.services.Queues` in memory: items that wait when the process ends are lost."""
+    """`coretools.services.interface.Queues` in memory: items that wait when the process ends are lost."""
 
     def __init__(self, limits: ServiceLimits, clock: Clock) -> None:
         self._limits = limits
@@ -247,19 +217,19 @@ class MemoryQueues:
 
     async def get(self, queue: str, *, lease_seconds: float = 60.0) -> WorkItem:
         """Lease the first item, waiting for one if the queue is empty."""
-        self._limits.check(queue, b"")
+        self._limits.check(queue.removesuffix(DEAD_SUFFIX), b"")
         state = self._queues.setdefault(queue, _Queue())
         state.getters += 1
         try:
+            self._return_expired(state)
             while not state.waiting:
+                # The end of a lease is announced by nothing, so every getter wakes at the first one.
+                with anyio.move_on_after(state.first_end - self._clock()):
+                    await state.changed.wait()
                 self._return_expired(state)
-                if not state.waiting:
-                    # The end of a lease is announced by nothing, so every getter wakes at the first one.
-                    with anyio.move_on_after(self._seconds_to_expiry(state)):
-                        await state.changed.wait()
             waiting = state.waiting.popleft()
             item = replace(waiting, id=uuid.uuid4().hex, attempt=waiting.attempt + 1)
-            state.leased[item.id] = (item, self._clock() + lease_seconds)
+            self._lease(state, item, lease_seconds)
             return item
         finally:
             state.getters -= 1
@@ -278,31 +248,80 @@ class MemoryQueues:
         """Return an item to the front of the queue."""
         if not self._end_lease(item):
             return False
-        state = self._queues[item.queue]
-        state.waiting.appendleft(item)
-        state.notify()
+        self._return([item])
+        self._drop_if_idle(item.queue)
         return True
+
+    async def extend(self, item: WorkItem, *, lease_seconds: float = 60.0) -> bool:
+        """Let the lease end so many seconds from now."""
+        if not self._end_lease(item):
+            return False
+        self._lease(self._queues[item.queue], item, lease_seconds)
+        return True
+
+    async def reject(self, item: WorkItem) -> bool:
+        """Move an item to the dead letters."""
+        if not self._end_lease(item):
+            return False
+        self._bury(item)
+        self._drop_if_idle(item.queue)
+        return True
+
+    async def counts(self, queue: str) -> QueueCounts:
+        """The numbers of items in the queue."""
+        state = self._queues.get(queue)
+        if state is None:
+            return QueueCounts(waiting=0, leased=0)
+        self._return_expired(state)
+        self._drop_if_idle(queue)
+        return QueueCounts(waiting=len(state.waiting), leased=len(state.leased))
 
     def _end_lease(self, item: WorkItem) -> bool:
         state = self._queues.get(item.queue)
         if state is None:
             return False
         self._return_expired(state)
-        return state.leased.pop(item.id, None) is not None
+        if state.leased.pop(item.id, None) is not None:
+            return True
+        self._drop_if_idle(item.queue)
+        return False
 
-    def _return_expired(self, queue: _Queue) -> None:
+    def _return_expired(self, state: _Queue) -> None:
         """Return items with an expired lease to the front of the queue, in their order."""
         now = self._clock()
-        expired = [item for item, until in queue.leased.values() if until <= now]
-        for item in reversed(expired):
-            del queue.leased[item.id]
-            queue.waiting.appendleft(item)
-        if expired:
-            queue.notify()
+        if now < state.first_end:
+            return
+        expired = [item for item, until in state.leased.values() if until <= now]
+        for item in expired:
+            del state.leased[item.id]
+        state.first_end = min((until for _, until in state.leased.values()), default=math.inf)
+        self._return(expired)
 
-    def _seconds_to_expiry(self, queue: _Queue) -> float | None:
-        ends = [until for _, until in queue.leased.values()]
-        return max(0.0, min(ends) - self._clock()) if ends else None
+    def _return(self, items: list[WorkItem]) -> None:
+        """Return items to the front of their queue, in their order; after their last attempt to the dead letters."""
+        for item in items:
+            if self._is_last_attempt(item):
+                self._bury(item)
+        for item in reversed(items):
+            if not self._is_last_attempt(item):
+                self._queues[item.queue].waiting.appendleft(item)
+        if items:
+            self._queues[items[0].queue].notify()
+
+    def _is_last_attempt(self, item: WorkItem) -> bool:
+        return item.attempt >= self._limits.attempts and not item.queue.endswith(DEAD_SUFFIX)
+
+    def _bury(self, item: WorkItem) -> None:
+        """Add an item to the dead letters. It counts as before, so there is room for it."""
+        queue = dead_letters(item.queue)
+        state = self._queues.setdefault(queue, _Queue())
+        state.waiting.append(WorkItem(id="", queue=queue, data=item.data, attempt=0))
+        state.notify()
+
+    def _lease(self, state: _Queue, item: WorkItem, seconds: float) -> None:
+        until = self._clock() + seconds
+        state.leased[item.id] = (item, until)
+        state.first_end = min(state.first_end, until)
 
     def _drop_if_idle(self, queue: str) -> None:
         if self._queues[queue].is_idle:
@@ -310,7 +329,7 @@ class MemoryQueues:
 
 
 class MemoryServices:
-    """`coretools.operations.services.Services` in memory; the default."""
+    """`coretools.services.interface.Services` in memory; the default."""
 
     def __init__(self, limits: ServiceLimits | None = None, *, clock: Clock = time.monotonic) -> None:
         """`clock` returns the current time in seconds, for expiry."""

@@ -2,8 +2,8 @@
 
 A command gets them as a parameter of type `Services`. They belong to the server, not to a call, a connection or a
 principal: every command can read what another one stores, so a key for one principal must contain its name. These are
-protocols; `coretools.operations.in_memory_services` is the default, and an engine that outlives the process can replace
-it. A plain `def` command, which runs in a worker thread, uses them through `anyio.from_thread.run`.
+protocols; `coretools.services.memory` is the default, and an engine that outlives the process can replace it. A plain
+`def` command, which runs in a worker thread, uses them through `anyio.from_thread.run`.
 """
 
 from collections.abc import AsyncIterator
@@ -64,8 +64,8 @@ class Subscription(Protocol):
 class Topics(Protocol):
     """Publish and subscribe. Messages reach current subscribers only, and a publisher never waits."""
 
-    async def publish(self, topic: str, message: bytes) -> int:
-        """Send a message to every subscriber. Returns their number.
+    async def publish(self, topic: str, message: bytes) -> int | None:
+        """Send a message to every subscriber. Returns their number; None if the engine cannot know it.
 
         Raises:
             TooLarge: the message or the topic name is too long.
@@ -93,8 +93,30 @@ class WorkItem:
     """1 the first time; increases after each lease that expired or was released."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """Numbers of items in one queue."""
+
+    waiting: int
+    leased: int
+    """Items of workers whose leases have not expired."""
+
+
+DEAD_SUFFIX = ".dead"
+
+
+def dead_letters(queue: str) -> str:
+    """The name of the queue that takes the dead letters of a queue. A queue of dead letters has none of its own."""
+    return queue if queue.endswith(DEAD_SUFFIX) else queue + DEAD_SUFFIX
+
+
 class Queues(Protocol):
-    """Work queues with at-least-once delivery: an item not acknowledged within its lease is delivered again."""
+    """Work queues with at-least-once delivery: an item not acknowledged within its lease is delivered again.
+
+    An item that was leased `ServiceLimits.attempts` times and never acknowledged is a dead letter: it moves to the end
+    of the queue `dead_letters(queue)`, with its attempts counted anew. That is a queue like any other. To try an item
+    again, put its data back, then acknowledge it there.
+    """
 
     async def put(self, queue: str, data: bytes) -> None:
         """Add an item at the end of the queue.
@@ -113,7 +135,19 @@ class Queues(Protocol):
         ...
 
     async def release(self, item: WorkItem) -> bool:
-        """Return an item to the front of the queue. Returns False if the lease had expired."""
+        """Return an item to the queue, before those that were never leased. Returns False if the lease had expired."""
+        ...
+
+    async def extend(self, item: WorkItem, *, lease_seconds: float = 60.0) -> bool:
+        """Let the lease end so many seconds from now. Returns False if it had expired."""
+        ...
+
+    async def reject(self, item: WorkItem) -> bool:
+        """Move an item to the dead letters at once. Returns False if the lease had expired."""
+        ...
+
+    async def counts(self, queue: str) -> QueueCounts:
+        """The numbers of items in the queue."""
         ...
 
 

@@ -7,9 +7,10 @@ from coretools.errors import Busy, TooLarge
 from coretools.operations.call import SilentCall
 from coretools.operations.declare import Effect
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.in_memory_services import MemoryServices, ServiceLimits
 from coretools.operations.registry import Registry
-from coretools.operations.services import Services, WorkItem
+from coretools.services.interface import QueueCounts, Services, WorkItem, dead_letters
+from coretools.services.limits import ServiceLimits
+from coretools.services.memory import MemoryServices
 
 SMALL = ServiceLimits(
     name_bytes=8,
@@ -20,6 +21,7 @@ SMALL = ServiceLimits(
     buffered=3,
     buffered_bytes=50,
     work_items=3,
+    attempts=2,
 )
 
 
@@ -212,9 +214,9 @@ async def test_an_unacknowledged_job_is_delivered_again() -> None:
     await queues.put("q", b"second")
     lost = await queues.get("q", lease_seconds=10)
     clock.now += 10
-    assert (await queues.get("q")).data == b"second"
     again = await queues.get("q")
     assert (again.data, again.attempt) == (b"first", 2)
+    assert (await queues.get("q")).data == b"second"
     assert not await queues.acknowledge(lost)
     assert not await queues.release(lost)
     assert await queues.acknowledge(again)
@@ -278,12 +280,52 @@ async def test_jobs_are_bounded_by_count_and_by_bytes() -> None:
         await queues.put("p", b"x" * 90)
 
 
+async def test_a_job_that_fails_at_every_attempt_is_a_dead_letter() -> None:
+    """api-22: after its last lease expired or was released, or at once if it is rejected; it still takes room."""
+    clock = Clock()
+    queues = MemoryServices(SMALL, clock=clock).queues
+    for data in (b"expires", b"released", b"rejected"):
+        await queues.put("q", data)
+    for attempt in range(1, SMALL.attempts + 1):
+        first, second = await queues.get("q", lease_seconds=10), await queues.get("q", lease_seconds=20)
+        assert (first.data, second.data, second.attempt) == (b"expires", b"released", attempt)
+        assert await queues.release(second)
+        clock.now += 10
+    assert await queues.counts("q") == QueueCounts(waiting=1, leased=0)
+    assert await queues.reject(await queues.get("q"))
+    assert await queues.counts("q") == QueueCounts(waiting=0, leased=0)
+    with pytest.raises(Busy):
+        await queues.put("q", b"another")
+    dead = [await queues.get(dead_letters("q")) for _ in range(3)]
+    assert [(item.data, item.attempt) for item in dead] == [(b"released", 1), (b"expires", 1), (b"rejected", 1)]
+    assert await queues.reject(dead[0])
+    again = await queues.get(dead_letters("q"))
+    assert (again.data, again.queue) == (b"released", dead_letters("q"))
+
+
+async def test_a_lease_is_extended() -> None:
+    """api-22: from the time of the extension, as long as it has not expired."""
+    clock = Clock()
+    queues = MemoryServices(clock=clock).queues
+    await queues.put("q", b"x")
+    item = await queues.get("q", lease_seconds=10)
+    clock.now += 9
+    assert await queues.extend(item, lease_seconds=10)
+    clock.now += 9
+    assert await queues.counts("q") == QueueCounts(waiting=0, leased=1)
+    clock.now += 1
+    assert not await queues.extend(item)
+    assert await queues.counts("q") == QueueCounts(waiting=1, leased=0)
+
+
 async def test_an_unknown_job_is_refused() -> None:
     """api-22: like one whose lease has expired."""
     queues = MemoryServices().queues
     stranger = WorkItem(id="no", queue="nowhere", data=b"", attempt=1)
     assert not await queues.acknowledge(stranger)
     assert not await queues.release(stranger)
+    assert not await queues.reject(stranger)
+    assert not await queues.extend(stranger)
 
 
 async def test_a_command_gets_the_services_of_its_server() -> None:
