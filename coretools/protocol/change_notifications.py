@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as types
@@ -31,11 +31,13 @@ from coretools.errors import CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog, Unsubscribe
-from coretools.process.jobs.job import Job
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.handshake import HandshakeConnections
 from coretools.protocol.resource_addresses import find_resource, no_resource
-from coretools.protocol.resources import RunResources
+
+if TYPE_CHECKING:  # a program of an author runs no commands, and need not load what does
+    from coretools.process.jobs.job import Job
+    from coretools.protocol.resources import RunResources
 
 MAX_SUBSCRIPTIONS = 64
 """Resources that one handshake session, or one `subscriptions/listen`, may subscribe to."""
@@ -78,7 +80,7 @@ class ChangeNotifications:
         self,
         catalog: LiveCatalog,
         dispatcher: Dispatcher,
-        runs: RunResources | None,
+        runs: "RunResources | None",
         bus: SubscriptionBus | None = None,
     ) -> None:
         """`bus` carries the notifications of several servers; by default they stay in this one."""
@@ -296,7 +298,7 @@ class ChangeNotifications:
                     await self._updated(uri)
         self._poller = None
 
-    async def _follow_run(self, uri: str, run: Job) -> None:
+    async def _follow_run(self, uri: str, run: "Job") -> None:
         """Notify of a run's output and of its end, at most once in `NOTIFY_SECONDS`."""
         news, is_alive = run.changed, run.is_alive
         while is_alive:

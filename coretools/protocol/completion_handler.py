@@ -1,7 +1,7 @@
 """Complete the arguments of prompts and resource templates for a client."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp import MCPError
@@ -15,7 +15,9 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.uri_template import template_variables
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, no_resource
-from coretools.protocol.resources import TEMPLATE, RunResources
+
+if TYPE_CHECKING:  # a program of an author runs no commands, and need not load what does
+    from coretools.protocol.resources import RunResources
 
 MAX_RETURNED = 100
 """Values in one response, a limit of the protocol."""
@@ -24,7 +26,7 @@ MAX_RETURNED = 100
 class CompletionHandler:
     """Completes arguments for a client."""
 
-    def __init__(self, catalog: LiveCatalog, dispatcher: Dispatcher, runs: RunResources | None) -> None:
+    def __init__(self, catalog: LiveCatalog, dispatcher: Dispatcher, runs: "RunResources | None") -> None:
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._runs = runs
@@ -42,8 +44,8 @@ class CompletionHandler:
         if isinstance(params.ref, types.PromptReference):
             command = self._prompt(params.ref.name)
             values = await self._values(command, name, typed, given, known=command.arguments.names)
-        elif self._runs is not None and params.ref.uri == TEMPLATE:
-            _require(name, template_variables(TEMPLATE))
+        elif self._runs is not None and params.ref.uri == self._runs.template.uri_template:
+            _require(name, template_variables(params.ref.uri))
             values = self._runs.completed(name, typed, principal_of(context))
         else:
             uri = params.ref.uri

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import mcp_types as types
 from mcp import MCPError
@@ -35,9 +35,11 @@ from coretools.protocol.extensions import attach_extensions
 from coretools.protocol.handshake import Discovery, HandshakeConnections, HandshakeRules
 from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, as_icons, page, tools_for
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, find_resource, no_resource
-from coretools.protocol.resources import RunResources
 from coretools.protocol.results import as_contents, as_messages, as_result
 from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS, QuestionFactory, as_input_required
+
+if TYPE_CHECKING:  # a program of an author runs no commands, and need not load what does
+    from coretools.protocol.resources import RunResources
 
 HINTING_SET = "git"
 """The tool set whose answers name further calls of other tools."""
@@ -55,7 +57,7 @@ def are_spans_exported() -> bool:
 class ServerOptions:
     """Optional parts of a server, in addition to its commands."""
 
-    runs: RunResources | None = None
+    runs: "RunResources | None" = None
     extensions: Sequence[Extension] = ()
     questions: QuestionFactory = field(default_factory=lambda: QuestionFactory(Asking()))
     """Creates the questions of each call. Extensions that ask share it, so that a confirmation counts only once."""
@@ -149,7 +151,7 @@ class _Handlers:
         self,
         catalog: LiveCatalog,
         dispatcher: Dispatcher,
-        runs: RunResources | None,
+        runs: "RunResources | None",
         *,
         questions: QuestionFactory,
         handshakes: HandshakeConnections,

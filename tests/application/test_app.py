@@ -1,6 +1,7 @@
 """An application as its users and clients meet it (docs/specs/application.md)."""
 
 import ast
+import json
 import os
 import re
 import socket
@@ -315,6 +316,29 @@ def test_declaring_and_running_a_command_line_loads_no_protocol(tmp_path: Path) 
     )
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=60, cwd=TREE)
     assert done.stdout == "said\n[]\n", done.stderr
+
+
+def test_a_server_that_runs_no_commands_loads_no_confinement(tmp_path: Path) -> None:
+    """application-1"""
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import sys\nfrom coretools import App, Effect\napp = App('own')\n"
+        "@app.tool(Effect.READ)\ndef loaded() -> str:\n    'Name packages.'\n"
+        "    return ' '.join(sorted({'.'.join(m.split('.')[:2]) for m in sys.modules if m.startswith('coretools.')}))\n"
+        "app.stdio()\n"
+    )
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "loaded"}},
+    ]
+    given = "".join(json.dumps(line) + "\n" for line in lines)
+    done = subprocess.run([sys.executable, file], input=given, capture_output=True, text=True, timeout=60, cwd=TREE)
+    text = json.loads(done.stdout.splitlines()[1])["result"]["content"][0]["text"]
+    assert "coretools.protocol" in text.split()
+    heavy = {"process", "confinement", "command_policy", "roots", "undo", "tools", "web", "cli"}
+    assert not heavy & {name.removeprefix("coretools.") for name in text.split()}
 
 
 async def test_a_tool_has_the_name_that_it_is_given_and_parameters_their_texts() -> None:
