@@ -349,7 +349,6 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
         registry.add(function, "filesystem")
     search = SearchTools(roots, runner, limits, confined_threads=confined_threads)
     registry.add_set("search", search)
-    _add_code_tools(registry, resources, search)
     if resources.recorder is not None:
         registry.add_set("undo", UndoTools(roots, limits, resources.recorder))
     setup = GitSetup(
@@ -359,6 +358,7 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
         signing_environment={name: environment[name] for name in SIGNING_VARIABLES if name in environment},
     )
     repositories = Repositories(roots, runner, limits, confined_threads=confined_threads, setup=setup)
+    _add_code_tools(registry, resources, search, repositories)
     if roots.trees_above:
         runner.observe_command = OutsideFolder(repositories, roots.trees_above).command
     network, tier_restrictions = resources.network, resources.tier_restrictions
@@ -380,13 +380,13 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     return registry
 
 
-def _add_code_tools(registry: Registry, resources: Resources, search: SearchTools) -> None:
+def _add_code_tools(registry: Registry, resources: Resources, search: SearchTools, repositories: Repositories) -> None:
     settings, roots, servers = resources.settings, resources.roots, resources.servers
     limits, known_files = settings.limits, resources.shared.known_files
     mentions = TextMentions(roots, limits, search.engines)
     registry.add_set("code", CodeTools(roots, limits, servers, mentions))
     registry.add_set("code", ReferenceTools(roots, limits, servers, mentions))
-    registry.add_set("code", CheckTools(roots, limits, servers))
+    registry.add_set("code", CheckTools(roots, limits, servers, repositories))
     refuses = settings.policy.files.refuses_syntax_errors
     renames = RenameTools(roots, limits, servers, known_files=known_files, refuses_syntax_errors=refuses)
     registry.add_set("code", renames)

@@ -7,6 +7,7 @@ showing a wrong one.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from time import thread_time
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ MAX_SECONDS = 2.0
 
 NAMED_SYMBOLS = 40
 """Symbols that an error names."""
+
+NEAR_SYMBOLS = 5
+"""Of those with a similar name."""
 
 SIGNATURE_CHARACTERS = 200
 NAME_CHARACTERS = 200
@@ -141,7 +145,8 @@ def require_lines_of(name: str, path: str, text: str) -> tuple[int, int]:
     if len(names) == 1:
         return min(one.line for one in found), max(one.end_line for one in found)
     known = [] if outline is None else list(dict.fromkeys(one.path for one in outline.symbols))
-    shown = and_more((names or known)[:NAMED_SYMBOLS], len(names or known)) or "no symbols are known of it"
+    near = [] if names else get_close_matches(name, known, n=NEAR_SYMBOLS)
+    shown = and_more((names or near or known)[:NAMED_SYMBOLS], len(names or known)) or "no symbols are known of it"
     why = "defines several of this name" if names else f"defines no {name}"
     raise NotFound(f"{path}: {why}; there are: {shown}", path=path)
 

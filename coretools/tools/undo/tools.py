@@ -122,7 +122,9 @@ class UndoTools:
         call that undoes it. Example: {"change": 12}.
         """
         if (change is None) == (since is None):
-            raise InvalidArguments("give either change, the id of one change, or since, an id or a checkpoint")
+            raise InvalidArguments(
+                f"give either change, the id of one change, or since, an id or a checkpoint{self._newest()}"
+            )
         if change is not None:
             found = self._found(change)
             return self._undo(
@@ -210,8 +212,15 @@ class UndoTools:
         if found is None:
             raise NotFound(
                 f"change {change}: there is none in these roots, or it is forgotten; list_changes lists them"
+                f"{self._newest()}"
             )
         return found
+
+    def _newest(self) -> str:
+        """Name the newest change, for an error."""
+        changes = self._recorder.journal.changes(self._recorder.role, self._root_paths)
+        newest = next((one for one in changes if one.undone_by is None), None)
+        return "" if newest is None else f"; the newest is {newest.id} ({newest.tool} {newest.summary})"
 
     def _first(self, since: int | str) -> int:
         """The id of the first change since a point."""

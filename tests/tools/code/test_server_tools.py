@@ -33,7 +33,10 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     (project / "config.py").write_text(CONFIG)
     (project / "app.py").write_text(APP)
-    (project / "a.ts").write_text("export function parse() { return 1 }\nparse()\n")
+    (project / "a.cs").write_text(
+        "static class A {\n    static int parse() { return 1; }\n    static int x = parse();\n}\n"
+    )
+    subprocess.run(["git", "init", "-q", project], check=True)
     (project / "outside.py").write_text("import json\njson.dumps(1)\n")
     (project / "inner").mkdir()
     (project / "inner" / "setup.py").write_text("")
@@ -83,22 +86,21 @@ def test_the_definition_that_a_line_means_is_shown(client: Peer) -> None:
     found = text(client, "code_symbols", path="app.py", name="load", line=6)
     assert found.splitlines()[:2] == ["config.py:2-3 function Config.load", "    def load(self, text: str) -> str:"]
     assert "Other" not in found
-    by_name = text(client, "code_symbols", path="a.ts", name="parse", line=2)
-    assert "a.ts:1 function parse" in by_name
-    assert "[the definition of parse at line 2 is not known: no language server for TypeScript" in by_name
+    by_name = text(client, "code_symbols", path="a.cs", name="parse", line=3)
+    assert "a.cs:2 method A.parse" in by_name
+    assert "[the definition of parse at line 3 is not known: no language server for C#" in by_name
     outside = text(client, "code_symbols", path="outside.py", name="dumps", line=2)
     assert "defined at /" in outside
 
 
 def test_a_language_without_a_server_is_answered_by_text_and_says_how_to_get_one(client: Peer) -> None:
     """code-15, language-servers-1"""
-    found = text(client, "code_references", path="a.ts", symbol="parse")
+    found = text(client, "code_references", path="a.cs", symbol="parse")
     assert found.startswith(
-        "[not known: references of parse: no language server for TypeScript, JavaScript is installed"
+        "[not known: references of parse: no language server for C# is installed (csharp-ls: dotnet"
     )
-    assert "npm install" in found
-    assert found.endswith("a.ts\n1 definition: export function parse() { return 1 }\n2: parse()")
-    assert asked(client, "code_rename", path="a.ts", symbol="parse", new_name="read")["isError"]
+    assert found.endswith("a.cs\n2 definition: static int parse() { return 1; }\n3 in A: static int x = parse();")
+    assert asked(client, "code_rename", path="a.cs", symbol="parse", new_name="read")["isError"]
 
 
 def test_the_project_of_a_file_is_named_if_it_is_not_the_root(client: Peer) -> None:
@@ -112,10 +114,12 @@ def test_changes_by_commands_are_told_before_the_next_answer(client: Peer, top: 
     assert "no problem" in text(client, "code_check", paths=["app.py", "config.py"])
     command = "sed -i 's/text: str) -> str/text: int) -> int/' config.py && echo 'Config().load(1)' > new.py"
     text(client, "run_command", command=f"{command} && sed -i '1i from config import Config' new.py")
-    checked = text(client, "code_check", paths=["."])
+    (top / "notes.md").write_text("text")
+    checked = text(client, "code_check")  # what is not as in the last commit
     assert "app.py:6: error: " in checked
     assert "invalid-argument-type" in checked
-    assert "a.ts: only its syntax was checked: no language server for TypeScript" in checked
+    assert "a.cs: only its syntax was checked: no language server for C#" in checked
+    assert text(client, "code_check", paths=["notes.md"]).startswith("[notes.md: not checked: no language server")
     assert "new.py\n2: Config().load(1)" in text(client, "code_references", path="config.py", symbol="Config.load")
     (top / "new.py").unlink()
     (top / "config.py").write_text(CONFIG)

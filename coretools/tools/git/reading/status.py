@@ -7,7 +7,8 @@ from coretools.operations.content import UnlessEmpty
 from coretools.roots import directory_access
 from coretools.tools.answer_budget import fitting, fitting_values
 from coretools.tools.git.repository.checkout import Checkout, is_outside, path_of, shown_path
-from coretools.tools.git.repository.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
+from coretools.tools.git.repository.porcelain import GitStatus, StatusEntry, as_text, quoted, read_status, single_line
+from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import GitResult, remarks
 
 STATUS = (
@@ -26,6 +27,19 @@ _ENDS = {
 """The calls that end an operation, once its conflicts are resolved."""
 
 _OF_A_MAILBOX = "run_command git am --abort, or git rebase --abort"
+
+
+async def uncommitted(repositories: Repositories) -> list[str]:
+    """Return the paths, from the first root, that are there and not as in the last commit. A new directory is one path.
+
+    Raises:
+        CoreError: there is no repository that git tools can read.
+    """
+    async with repositories.opened(".") as opened:
+        status = read_status(await opened.output(*STATUS))
+        checkout = opened.checkout
+    entries = [entry for entry in status.entries if not is_outside(checkout, entry.path)]
+    return [as_text(path_of(checkout, entry.path)) for entry in entries if "D" not in entry.letters]
 
 
 class StatusResult(GitResult):
