@@ -192,12 +192,15 @@ class App:
     def cli(self, words: Sequence[str] | None = None) -> int:
         """Run one command line; None: the arguments of this process. Prints errors and help.
 
+        Besides the commands it has the words `repl`, `serve` (as `stdio()`) and `completion`, unless commands have
+        these names, and the options `--help`, `--version`, `--json`, `--answer` and `--traceback`.
+
         Returns:
             The exit code for the process.
         """
         from coretools.cli.application_line import ApplicationLine
 
-        return ApplicationLine(self.registry, self._info, self.threads, self.asking.mode).run(words)
+        return ApplicationLine(self.registry, self._info, self.stdio, self.threads, self.asking.mode).run(words)
 
     def repl(self) -> int:
         """Read commands from the terminal or a pipe until the input ends; return the exit code for the process."""

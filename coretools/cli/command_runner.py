@@ -4,11 +4,12 @@ Neither a server nor the protocol is involved; the SDK is not loaded.
 """
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,11 @@ from coretools.operations.catalog import Selection
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
 from coretools.operations.declare import Channel
-from coretools.operations.dispatch import Dispatcher, Outcome
-from coretools.operations.documentation import document_command
+from coretools.operations.dispatch import Dispatcher, InternalFailure, Outcome
+from coretools.operations.documentation import CommandPage, document_command
 from coretools.operations.live_catalog import LiveCatalog
+from coretools.operations.route import VARIABLE
+from coretools.redaction.redactor import Redactor, secret_values
 
 if TYPE_CHECKING:
     from coretools.app.assembly import Assembly
@@ -87,12 +90,18 @@ class CommandRunner:
         *,
         stdin: Callable[[], str] | None = None,
         program: str = "coretools",
+        traceback_hint: str | None = None,
     ) -> None:
-        """`stdin` reads standard input, if it holds data; `program` precedes commands in help."""
+        """`stdin` reads standard input, if it holds data; `program` precedes commands in help.
+
+        `traceback_hint` ends the message of an internal error, which then has the text of the exception. None: that
+        stays in the log.
+        """
         self.context = context
         self._terminal = terminal
         self._stdin = stdin
         self._program = program
+        self._traceback_hint = traceback_hint
 
     @property
     def routes(self) -> Routes:
@@ -116,10 +125,11 @@ class CommandRunner:
             match = RouteMatch(self._tool(words[0]), {}, 1) if line.by_tool else self.routes.get(words)
             if line.wants_help:
                 return print_text(command_page(document_command(match.command), program=self._program))
-            arguments = self._arguments(match, line)
+            page = _page(match, words)
+            arguments = self._arguments(match, page, line)
         except CoreError as error:
             return _report_error(" ".join(words), error, as_json=line.as_json)
-        return await self._dispatch(match.command, arguments, as_json=line.as_json)
+        return await self._dispatch(match.command, page.words, arguments, as_json=line.as_json)
 
     def help(self, words: Sequence[str]) -> str:
         """Return the help page of a command or of a context.
@@ -137,8 +147,7 @@ class CommandRunner:
     def _tool(self, name: str) -> Command:
         return self.context.catalog.command(name)
 
-    def _arguments(self, match: RouteMatch, line: CommandLine) -> dict[str, Any]:
-        page = document_command(match.command)
+    def _arguments(self, match: RouteMatch, page: CommandPage, line: CommandLine) -> dict[str, Any]:
         words = line.words[match.count :]
         if match.command.declaration.is_foreign and words and all(map(NAMED.match, words)):
             return self._foreign_arguments(match.command, words)
@@ -151,7 +160,11 @@ class CommandRunner:
         )
         if line.answers and not page.asks:
             raise InvalidArguments(f"{page.words}: it asks no question; leave out --answer")
-        return {**arguments, ANSWERS: answers_of(line.answers)} if line.answers else arguments
+        answers = answers_of(line.answers)
+        unknown = next((key for key in answers if key not in page.asks), None)
+        if unknown is not None:
+            raise InvalidArguments(f"{page.words}: --answer {unknown}: it asks for {', '.join(page.asks)}")
+        return {**arguments, ANSWERS: answers} if answers else arguments
 
     def _foreign_arguments(self, command: Command, words: Sequence[str]) -> dict[str, Any]:
         """Parse `name=value` as `coretools mcp call` does: the schema need not list every argument."""
@@ -161,18 +174,25 @@ class CommandRunner:
 
         return parse_named(words, command.arguments.schema(), lambda path: read_source(command.name, path, self._stdin))
 
-    async def _dispatch(self, command: Command, arguments: Mapping[str, Any], *, as_json: bool) -> int:
+    async def _dispatch(self, command: Command, typed: str, arguments: Mapping[str, Any], *, as_json: bool) -> int:
         context = self.context
         call = CliCall(self._terminal, context.ask, context.roots, channel=context.channel)
         try:
             command = context.catalog.require_registered(command)
             async with context.running():
-                outcome = await context.dispatcher.dispatch(command, arguments, call)
+                # Under the words that were typed, which its errors and questions then name.
+                outcome = await context.dispatcher.dispatch(replace(command, name=typed), arguments, call)
+                call.close()
+                if isinstance(outcome.error, InternalFailure) and self._traceback_hint is not None:
+                    reason = Redactor(secret_values(os.environ)).text(outcome.error.reason)
+                    outcome = replace(outcome, text=f"{typed}: internal error: {reason}{self._traceback_hint}")
+                # Before what the commands share is closed: that may fail, or take long.
+                exit_code = self._print_outcome(command, outcome, as_json=as_json)
         except CoreError as error:
-            return _report_error(command.name, error, as_json=as_json)
+            return _report_error(typed, error, as_json=as_json)
         finally:
             call.close()
-        return self._print_outcome(command, outcome, as_json=as_json)
+        return exit_code
 
     def _print_outcome(self, command: Command, outcome: Outcome, *, as_json: bool) -> int:
         print_failure = 0
@@ -192,6 +212,15 @@ class CommandRunner:
             return text
         text = _escaped(command, text)
         return colour_result(command.name, text) if self._terminal.has_colours else text
+
+
+def _page(match: RouteMatch, words: Sequence[str]) -> CommandPage:
+    """Return the page of a command with the words by which it was called."""
+    page = document_command(match.command)
+    typed = [
+        expected if VARIABLE.fullmatch(expected) else word for expected, word in zip(page.route, words, strict=False)
+    ]
+    return replace(page, route=(*typed[: match.count], *page.route[match.count :]))
 
 
 def _escaped(command: Command, text: str) -> str:

@@ -88,7 +88,10 @@ class ReadLoop:
         if self._servers is not None and self._runner.routes.at(words) is None:
             # The tool of a server that is not connected yet.
             await self._servers.settle(lambda: self._runner.routes.at(words) is not None)
-        return await self._runner.run(parse_line(self._runner, words))
+        line = parse_line(self._runner, words)
+        if line.wants_help and not line.words:
+            return print_text(self._help())
+        return await self._runner.run(line)
 
     def _help(self) -> str:
         commands = overview(self._runner.routes, (), WIDTH)

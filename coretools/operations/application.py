@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from coretools.errors import AUTHOR_FAULTS, BadSetting
+from coretools.errors import BadSetting, CoreError
 from coretools.operations.annotations import RETURN, resolve_hints
 from coretools.operations.declare import source_of
 from coretools.operations.server_info import ServerInfo
@@ -117,7 +117,9 @@ class Application:
                 yielded = await stack.enter_async_context(lifespan())
         except TimeoutError as error:
             raise BadSetting(f"{self._source}: did not start within {self._start_seconds:g} s") from error
-        except AUTHOR_FAULTS as error:
+        except CoreError:  # the author's own sentence
+            raise
+        except (Exception, SystemExit) as error:  # a database has exceptions of its own
             raise BadSetting(f"{self._source}: failed to start: {type(error).__name__}: {error}") from error
         values = yielded if len(types) > 1 else (yielded,) if types else ()
         if not isinstance(values, tuple) or len(values) != len(types):

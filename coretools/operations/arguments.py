@@ -6,6 +6,7 @@ object as JSON text (`coretools.operations.argument_repair`).
 
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -119,13 +120,14 @@ class Arguments:
             BadSetting: a parameter has no schema; names it.
         """
         try:
-            model: type[BaseModel] = create_model(f"{self._name}_arguments", __config__=_STRICT, **parameters)
+            model = _model_of(f"{self._name}_arguments", parameters)
         except TYPE_FAULTS as error:
             raise self._schema_error(parameters, error) from error
         dropped = [name for name in parameters if name not in model.model_fields]
         if dropped:
             raise BadSetting(
-                f"{self._source}: {describe_place(dropped[0])} has a name that pydantic ignores; begin it with a letter"
+                f"{self._source}: {describe_place(dropped[0])} has a name that pydantic keeps; "
+                "choose another that begins with a letter"
             )
         check_aliases(self._source, model)
         return model
@@ -134,7 +136,7 @@ class Arguments:
         """The error for the first parameter that has no schema by itself."""
         for name, parameter in parameters.items():
             try:
-                create_model("one", __config__=_STRICT, **{name: parameter}).model_json_schema()
+                _model_of("one", {name: parameter}).model_json_schema()
             except TYPE_FAULTS as one:
                 where, reason = f"{describe_place(name)} ({type_text(parameter[0])})", first_sentence(one)
                 break
@@ -243,7 +245,8 @@ class Arguments:
             model = self._validated(given)
         except ValidationError as error:
             given, model = self._validated_after_repair(given, error)
-        return given, {name: getattr(model, name) for name in self.names}
+        values = vars(model)  # not by attribute: a parameter may be named as one of pydantic's (`model_extra`)
+        return given, {name: values[name] for name in self.names}
 
     def _validated_after_repair(
         self, given: Mapping[str, Any], error: ValidationError
@@ -325,6 +328,14 @@ def require_named(function: Callable[..., Any]) -> None:
                 f"{source_of(function)}: parameter {written} can't be given by name; name each parameter, "
                 "or take one list or dict"
             )
+
+
+def _model_of(name: str, parameters: Mapping[str, Any]) -> type[BaseModel]:
+    with warnings.catch_warnings():
+        # Of names such as `json`, `schema` and `copy`. Only values of the parameters are read from the model.
+        warnings.filterwarnings("ignore", "Field name .* shadows an attribute")
+        model: type[BaseModel] = create_model(name, __config__=_STRICT, **parameters)
+    return model
 
 
 def _models_in(schema: object) -> Iterator[type[BaseModel]]:

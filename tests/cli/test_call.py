@@ -68,7 +68,7 @@ async def test_answers_given_beforehand_precede_the_terminal() -> None:
     call.prefill({"a": "yes", "b": "gr", "c": "perhaps"})
     sure, pick = AskConfirmation(key="a", message=""), AskChoice(key="b", message="", choices=("red", "green"))
     assert await call.ask_all(sure, pick, AskRoots(key="r")) == (True, "green", ("file:///work",))
-    with pytest.raises(InvalidArguments, match=r"answers\.c"):
+    with pytest.raises(InvalidArguments, match=r"--answer c: "):
         await call.ask(AskConfirmation(key="c", message=""))
 
 

@@ -60,7 +60,7 @@ async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, prin
         ("contact ask sure", 75, "Are you sure: nobody can be asked here; give --answer sure=yes"),
         ("contact ask pick", 75, "give --answer pick=VALUE (one of red, green, blue)"),
         ("contact ask pick --answer pick=x", 64, "choose one of red, green, blue"),
-        ("contact ask pick --answer other=x", 64, "answers.other"),
+        ("contact ask pick --answer other=x", 64, "--answer other: it asks for word, pick"),
         ("contact ask pick --answer", 64, "--answer: expected one argument"),
         ("contact ask pick --answer pick", 64, "write KEY=VALUE"),
     ],

@@ -76,6 +76,8 @@ class CliCall:
             resolved = self._resolution.resolve(question, able)
         except AnswerNeeded as error:
             raise _answer_needed(question) from error
+        except InvalidArguments as error:
+            raise InvalidArguments(f"--answer {question.key}: {_problem(question, error)}") from error
         if isinstance(resolved, ResolvedAnswer):
             return resolved.answer
         if resolved is AskChannel.ROOTS:
@@ -107,8 +109,12 @@ async def _ask_at_terminal(question: Question[T]) -> T:
         except InvalidArguments as error:
             if not tries_left:
                 raise
-            sys.stderr.write(f"{for_terminal(str(error).removeprefix(f'answers.{question.key}: '))}\n")
+            sys.stderr.write(f"{for_terminal(_problem(question, error))}\n")
     raise AssertionError("the last try returns or raises")
+
+
+def _problem(question: Question[Any], error: InvalidArguments) -> str:
+    return str(error).removeprefix(f"answers.{question.key}: ")
 
 
 async def _read_answer(question: Question[Any]) -> Any:

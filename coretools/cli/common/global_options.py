@@ -112,7 +112,8 @@ def split_options(
             return own, [*rest, *words[at:]]
         name, equals, _ = word.partition("=")
         at += 1
-        if name not in options or (rest and name not in after_command):
+        is_theirs = rest and (name not in after_command or (name == "--help" and equals))
+        if name not in options or is_theirs:
             rest.append(word)
             continue
         own.append(word)

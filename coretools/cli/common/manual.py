@@ -78,9 +78,13 @@ def _label(parameter: ParameterPage) -> str:
     if parameter.is_required:
         return parameter.name.upper() + (" ..." if is_list(parameter) else "")
     option = option_of(parameter)
-    if is_flag(parameter):
+    if is_flag(parameter) and option != "--help":
         return option if not parameter.default else f"--no-{option[2:]}"
-    return f"{option} {parameter.type.removeprefix('list of ').upper()}" + (" ..." if is_list(parameter) else "")
+    # `--help` alone shows this page.
+    between = "=" if option == "--help" else " "
+    return f"{option}{between}{parameter.type.removeprefix('list of ').upper()}" + (
+        " ..." if is_list(parameter) else ""
+    )
 
 
 def _describe(parameter: ParameterPage) -> str:

@@ -83,6 +83,8 @@ class Routes:
         for route, reason in self._withheld.items():
             if len(words) >= len(route) and _values(route, words) is not None:
                 raise UnknownTool(f"{' '.join(route)} is not available here: {reason}")
+        if not words:
+            raise UnknownTool("a command is missing; `--help` lists them")
         below = self.below(words)
         if below:
             following = dict.fromkeys(route_word(command.route[len(words)]) for command in below)
@@ -98,10 +100,13 @@ class Routes:
 
 
 def options_at(routes: Routes, words: Sequence[str]) -> frozenset[str]:
-    """Return the options of the command at the start of the words; none if there is no command."""
+    """Return the options of the command at the start of the words; none if there is no command.
+
+    Not `--help`, which shows the page of every command: a parameter of this name is given as `--help=VALUE`.
+    """
     match = routes.at(leading_words(words))
     names = match.command.arguments.schema().get("properties", {}) if match else ()
-    return frozenset(f"--{name.replace('_', '-')}" for name in names)
+    return frozenset(f"--{name.replace('_', '-')}" for name in names if name != "help")
 
 
 def normalize(word: str) -> str:
