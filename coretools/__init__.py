@@ -72,6 +72,7 @@ PUBLIC_NAMES = {
     "AskRoots": "coretools.questions.kinds",
     "AskSecret": "coretools.questions.kinds",
     "AskText": "coretools.questions.kinds",
+    "Question": "coretools.questions.kinds",
     "DirectoryEntry": "coretools.roots.directory_listing",
     "join_command_line": "coretools.shell_words",
     "split_command_line": "coretools.shell_words",

@@ -56,6 +56,7 @@ from coretools.questions.kinds import AskModel as AskModel
 from coretools.questions.kinds import AskRoots as AskRoots
 from coretools.questions.kinds import AskSecret as AskSecret
 from coretools.questions.kinds import AskText as AskText
+from coretools.questions.kinds import Question as Question
 from coretools.roots.directory_listing import DirectoryEntry as DirectoryEntry
 from coretools.services.interface import QueueCounts as QueueCounts
 from coretools.services.interface import Services as Services

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcp.server.extension import Extension
     from starlette.applications import Starlette
 
+    from coretools.hosting.prepared_answers import Answers
     from coretools.hosting.serve import HttpOptions, ServeOptions
     from coretools.protocol.stdio.streams import Incoming, Outgoing
 
@@ -207,18 +208,32 @@ class App:
         return self.cli(["repl"])
 
     @asynccontextmanager
-    async def test_client(self, mode: Literal["auto", "legacy"] = "auto") -> "AsyncIterator[Client]":
+    async def test_client(
+        self, mode: Literal["auto", "legacy"] = "auto", *, answers: "Answers | None" = None
+    ) -> "AsyncIterator[Client]":
         """Yield the SDK's client, connected in memory while the lifespan runs. `legacy` is the handshake era.
+
+        `answers` are those to the questions of commands, by their keys, or a function of the question; None declines.
+        With them, a question without a valid answer fails the call with an `MCPError`, and a warning names answers
+        that were never asked for. Without them nobody can be asked.
 
         Raises:
             BadSetting: the commands can't be served, or the lifespan failed.
         """
         from mcp import Client
 
+        from coretools.hosting.prepared_answers import PreparedAnswers
         from coretools.hosting.serve import running_server
 
-        async with running_server(self.registry, self._options) as server, Client(server, mode=mode) as client:
+        prepared = None if answers is None else PreparedAnswers(self.asking, answers)
+        callbacks = {} if prepared is None else prepared.callbacks
+        async with (
+            running_server(self.registry, self._options, prepared) as server,
+            Client(server, mode=mode, **callbacks) as client,
+        ):
             yield client
+        if prepared is not None:
+            prepared.warn_of_unused()
 
     @property
     def _info(self) -> ServerInfo:

@@ -1,7 +1,8 @@
 """A pytest plugin for tests of an application.
 
 Name it in `conftest.py`: `pytest_plugins = ["coretools.application.pytest_plugin"]`. A test takes `mcp_client`,
-the SDK's client, connected in memory to what the fixture `app` of the project returns.
+the SDK's client, connected in memory to what the fixture `app` of the project returns. It answers the questions of
+commands with what the fixture `mcp_answers` returns, which a module or `parametrize` replaces.
 """
 
 from collections.abc import AsyncIterator
@@ -13,6 +14,8 @@ from coretools.application.app import App
 
 if TYPE_CHECKING:
     from mcp import Client
+
+    from coretools.hosting.prepared_answers import Answers
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +32,15 @@ def mcp_era(request: pytest.FixtureRequest) -> Literal["auto", "legacy"]:
 
 
 @pytest.fixture
-async def mcp_client(app: App, mcp_era: Literal["auto", "legacy"]) -> "AsyncIterator[Client]":
+def mcp_answers() -> "Answers | None":
+    """Return the answers to the questions of commands; None: nobody can be asked."""
+    return None
+
+
+@pytest.fixture
+async def mcp_client(
+    app: App, mcp_era: Literal["auto", "legacy"], mcp_answers: "Answers | None"
+) -> "AsyncIterator[Client]":
     """Yield a client of the application, while its lifespan runs."""
-    async with app.test_client(mcp_era) as client:
+    async with app.test_client(mcp_era, answers=mcp_answers) as client:
         yield client

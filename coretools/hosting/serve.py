@@ -94,7 +94,13 @@ class HttpOptions:
     """Requests of one caller in progress."""
 
 
-def build(registry: Registry, options: ServeOptions | None = None, *, tasks: "TaskStore | None" = None) -> Server[Any]:
+def build(
+    registry: Registry,
+    options: ServeOptions | None = None,
+    *,
+    tasks: "TaskStore | None" = None,
+    questions: QuestionFactory | None = None,
+) -> Server[Any]:
     """Return the SDK's server of a registry, not started. It serves any number of connections on any transports.
 
     Connections share its commands and services and are otherwise isolated. They are notified of changes of the
@@ -111,7 +117,7 @@ def build(registry: Registry, options: ServeOptions | None = None, *, tasks: "Ta
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
     # Of an application, which may have others within it.
     identity = replace(options.info, instructions=registry.instructions or options.info.instructions)
-    questions = QuestionFactory(options.asking)
+    questions = questions or QuestionFactory(options.asking)
     extensions = options.extensions
     tasks = tasks or _task_store(registry)
     if tasks is not None:
@@ -242,7 +248,9 @@ async def _on_stdio(
 
 
 @asynccontextmanager
-async def running_server(served: Registry | Server[Any], options: ServeOptions) -> AsyncIterator[Server[Any]]:
+async def running_server(
+    served: Registry | Server[Any], options: ServeOptions, questions: QuestionFactory | None = None
+) -> AsyncIterator[Server[Any]]:
     """Yield the server. If it is built here, its lifespans run and its tasks end with the block."""
     if not isinstance(served, Registry):
         yield served
@@ -250,7 +258,7 @@ async def running_server(served: Registry | Server[Any], options: ServeOptions) 
     served.validate()  # a lifespan should not start in vain
     async with served.running():
         tasks = _task_store(served)
-        server = build(served, options, tasks=tasks)
+        server = build(served, options, tasks=tasks, questions=questions)
         async with tasks or nullcontext():
             yield server
 

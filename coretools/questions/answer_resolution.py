@@ -6,7 +6,7 @@ sends the question itself.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -123,8 +123,8 @@ def declined_error(question: Question[Any], how: str) -> Declined:
     return Declined(f"{question.message}: {how}; nothing was done", question=question.key)
 
 
-def example(question: Question[Any]) -> str:
-    """An example of a valid argument `answers`, and the other valid choices."""
+def example(question: Question[Any], write: Callable[[Any], str] = json.dumps) -> str:
+    """An example of a valid argument `answers`, as JSON unless written otherwise, and the other valid choices."""
     schema = question.schema()
     properties: dict[str, Any] = schema.get("properties", {})
     if isinstance(question, AskForm):
@@ -132,7 +132,7 @@ def example(question: Question[Any]) -> str:
         choices = ""
     else:
         shown, choices = _example_value(properties["answer"]), _choices(properties["answer"])
-    return f"answers={json.dumps({question.key: shown})}{choices}"
+    return f"answers={write({question.key: shown})}{choices}"
 
 
 def _example_value(shape: Mapping[str, Any]) -> Any:
