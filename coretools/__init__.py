@@ -61,6 +61,7 @@ PUBLIC_NAMES = {
     "Services": "coretools.services.interface",
     "WorkItem": "coretools.services.interface",
     "dead_letters": "coretools.services.interface",
+    "SessionState": "coretools.operations.session_state",
     "Completed": "coretools.process.run",
     "View": "coretools.protocol.mcp_apps",
     "Views": "coretools.protocol.mcp_apps",

@@ -45,6 +45,7 @@ from coretools.operations.declare import prompt as prompt
 from coretools.operations.declare import resource as resource
 from coretools.operations.declare import tool as tool
 from coretools.operations.server_info import Icon as Icon
+from coretools.operations.session_state import SessionState as SessionState
 from coretools.process.run import Completed as Completed
 from coretools.protocol.mcp_apps import View as View
 from coretools.protocol.mcp_apps import Views as Views

@@ -42,6 +42,7 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], regist
                 extensions=assembly.extensions(questions),
                 questions=questions,
                 middleware=loop_guard(settings),
+                has_one_client=True,
             )
             server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)
             log_start(assembly)

@@ -31,6 +31,7 @@ from coretools.operations.dispatch import Dispatcher, InternalFailure, Outcome
 from coretools.operations.documentation import CommandPage, document_command
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.route import VARIABLE
+from coretools.operations.session_state import SessionState
 from coretools.redaction.redactor import Redactor, secret_values
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class CommandRunner:
         self._stdin = stdin
         self._program = program
         self._traceback_hint = traceback_hint
+        # A REPL is a session: its lines share what commands keep.
+        self._state = SessionState() if context.channel == "repl" else None
 
     @property
     def routes(self) -> Routes:
@@ -176,7 +179,7 @@ class CommandRunner:
 
     async def _dispatch(self, command: Command, typed: str, arguments: Mapping[str, Any], *, as_json: bool) -> int:
         context = self.context
-        call = CliCall(self._terminal, context.ask, context.roots, channel=context.channel)
+        call = CliCall(self._terminal, context.ask, context.roots, channel=context.channel, state=self._state)
         try:
             command = context.catalog.require_registered(command)
             async with context.running():

@@ -100,6 +100,7 @@ def build(
     *,
     tasks: "TaskStore | None" = None,
     questions: QuestionFactory | None = None,
+    has_one_client: bool = False,
 ) -> Server[Any]:
     """Return the SDK's server of a registry, not started. It serves any number of connections on any transports.
 
@@ -135,6 +136,7 @@ def build(
             extensions=extensions,
             questions=questions,
             middleware=options.middleware,
+            has_one_client=has_one_client,
         ),
     )
 
@@ -258,7 +260,7 @@ async def running_server(
     served.validate()  # a lifespan should not start in vain
     async with served.running():
         tasks = _task_store(served)
-        server = build(served, options, tasks=tasks, questions=questions)
+        server = build(served, options, tasks=tasks, questions=questions, has_one_client=True)
         async with tasks or nullcontext():
             yield server
 

@@ -31,6 +31,7 @@ from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, c
 from coretools.operations.call import Call, Principal
 from coretools.operations.declare import Aliases, Channel, Declaration, source_of
 from coretools.operations.docstring import docstring_of
+from coretools.operations.session_state import SessionState
 from coretools.operations.short_schema import compact
 from coretools.services.interface import Services
 
@@ -39,7 +40,7 @@ ANSWERS = "answers"
 
 _SCALARS = ("string", "integer", "number", "boolean")
 
-_INJECTED: tuple[Any, ...] = (Call, Services, Principal, Channel)
+_INJECTED: tuple[Any, ...] = (Call, Services, Principal, Channel, SessionState, SessionState | None)
 """Types of parameters that the dispatcher fills in, besides those of a lifespan."""
 
 ANY_ANSWER = MappingProxyType({"type": ["string", "boolean", "array", "object"]})
@@ -65,9 +66,9 @@ NOTHING_DECLARED = Declaration()
 class Arguments:
     """The parameters of one function: their schema, and the validation of what a caller sends.
 
-    A parameter whose type is `Call`, `Services`, `Principal`, `Channel` or one of the lifespan is no argument: it is in
-    `injected`, and the dispatcher fills it in. A command that `asks` has the additional argument `answers`, which is
-    not passed to the function.
+    A parameter whose type is `Call`, `Services`, `Principal`, `Channel`, `SessionState` or one of the lifespan is no
+    argument: it is in `injected`, and the dispatcher fills it in. A command that `asks` has the additional argument
+    `answers`, which is not passed to the function.
     """
 
     def __init__(

@@ -6,6 +6,7 @@ from typing import Any, Literal, NewType, Protocol, TypeVar
 
 from coretools.config.commit_author import Author
 from coretools.operations.declare import Channel
+from coretools.operations.session_state import SessionState
 from coretools.questions.answer_resolution import AnswerResolution, AskChannel, declined_error
 from coretools.questions.kinds import AskConfirmation, Question
 
@@ -45,6 +46,11 @@ class Call(Protocol):
     @property
     def session(self) -> str:
         """The session of the call, whose end also ends the runs started in it; empty without one."""
+        ...
+
+    @property
+    def state(self) -> SessionState | None:
+        """What commands keep for the caller's session; None without one: a stateless request, a task, one line."""
         ...
 
     @property
@@ -100,6 +106,7 @@ class SilentCall:
     channel: Channel = "none"
     author: Author | None = None
     session = ""
+    state: SessionState | None = None
     address = ""
 
     def __init__(self, principal: str = LOCAL, *, trusts_answers: bool = True) -> None:

@@ -22,7 +22,7 @@ import anyio.to_thread
 
 from coretools.cancellation import check_cancelled
 from coretools.config.call_context import CallContext, calling
-from coretools.errors import CoreError, DeadlinePassed, InputNeeded, TooLarge
+from coretools.errors import CoreError, DeadlinePassed, InputNeeded, TooLarge, Unsupported
 from coretools.operations.annotations import first_sentence
 from coretools.operations.blocking import watch_steps
 from coretools.operations.call import Call, Principal, WouldBlock, require_confirmation, run_nonblocking
@@ -31,6 +31,7 @@ from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Blocks, Content, Embedded, Message, Result, Text, joined_text
 from coretools.operations.declare import Channel
 from coretools.operations.return_type import json_text
+from coretools.operations.session_state import SessionState
 from coretools.questions.confirmation import call_confirmation
 from coretools.services.interface import Services
 from coretools.services.memory import MemoryServices
@@ -235,6 +236,13 @@ class Dispatcher:
             return self._services if own is None else own
         if kind is Principal:
             return call.principal
+        if kind in (SessionState, SessionState | None):
+            if call.state is None and kind is SessionState:
+                raise Unsupported(
+                    f"{command.name}: needs a session; stateless requests, tasks and single command lines have none; "
+                    "its author can take SessionState | None, or keep values in Services by the name of the caller"
+                )
+            return call.state
         return call.channel if kind == Channel else command.value(kind)
 
 

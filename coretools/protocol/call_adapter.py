@@ -12,6 +12,7 @@ from coretools.config.commit_author import Author
 from coretools.egress.hosts import system_address
 from coretools.operations.call import LOCAL, Capability, Level
 from coretools.operations.declare import Channel
+from coretools.operations.session_state import SessionState
 from coretools.protocol.extensions import has_capability
 from coretools.protocol.live_questions import CallQuestions
 from coretools.protocol.notifier import Notifier
@@ -80,6 +81,7 @@ class ClientCall:
         questions: Callable[[], CallQuestions],
         *,
         min_level: types.LoggingLevel,
+        state: SessionState | None = None,
     ) -> None:
         """`questions` returns those of this call, created on first use: most commands ask nothing.
 
@@ -96,6 +98,8 @@ class ClientCall:
         """Author of the caller's commits, if its token names one."""
         self.session = session_of(context)
         """Id of the session; empty if there is none."""
+        self.state = state
+        """What commands keep for the session; None if there is none."""
         self.address = address_of(context)
         """Client address; empty on a pair of streams."""
         self._questions = questions

@@ -82,9 +82,11 @@ class ChangeNotifications:
         dispatcher: Dispatcher,
         runs: "RunResources | None",
         bus: SubscriptionBus | None = None,
+        *,
+        has_one_client: bool = False,
     ) -> None:
         """`bus` carries the notifications of several servers; by default they stay in this one."""
-        self.handshakes = HandshakeConnections()
+        self.handshakes = HandshakeConnections(has_one_client=has_one_client)
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._runs = runs

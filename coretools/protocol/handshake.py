@@ -18,6 +18,7 @@ from mcp.server.session import ServerSession
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from coretools.operations.declare import Surface
+from coretools.operations.session_state import SessionState
 from coretools.protocol.resource_addresses import NoResource
 
 DEFAULT_LOG_LEVEL: types.LoggingLevel = "info"
@@ -29,6 +30,7 @@ class HandshakeConnection:
 
     def __init__(self) -> None:
         self.level = DEFAULT_LOG_LEVEL
+        self.state = SessionState()
         self.is_notified = False
         self.subscriptions: dict[str, Callable[[], None]] = {}
         """Subscribed addresses, and the function that ends each subscription."""
@@ -79,7 +81,9 @@ _SENDERS = {
 class HandshakeConnections:
     """All connections of the handshake era."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_one_client: bool = False) -> None:
+        """With one client, as on stdio, its connection is its session in both eras."""
+        self._only_state = SessionState() if has_one_client else None
         self._connections: dict[int, HandshakeConnection] = {}
         self._notified: set[HandshakeConnection] = set()
 
@@ -104,6 +108,11 @@ class HandshakeConnections:
         if connection is not None:
             return connection.level
         return "debug" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else DEFAULT_LOG_LEVEL
+
+    def state_of(self, context: ServerRequestContext[Any]) -> SessionState | None:
+        """Return what commands keep for the caller's session; None in the stateless era, unless there is one client."""
+        connection = self.of(context)
+        return self._only_state if connection is None else connection.state
 
     async def send_changes(self, context: ServerRequestContext[Any], _: types.NotificationParams | None) -> None:
         """Notify this connection of changes until it ends. Handles `notifications/initialized`."""

@@ -69,6 +69,8 @@ class ServerOptions:
     """Reports when the server begins to shut down, so that open `subscriptions/listen` requests are answered."""
     middleware: Sequence[ServerMiddleware[Any]] = ()
     """Wraps the handling of each message."""
+    has_one_client: bool = False
+    """Whether it serves one connection only, which is then a session in the stateless era too."""
     is_traced: bool = field(default_factory=are_spans_exported)
     """Whether each message gets a span. A span costs 5 % of a call even when no exporter is installed."""
 
@@ -83,7 +85,7 @@ def build_server(
     """
     options = options or ServerOptions()
     runs = options.runs
-    changes = ChangeNotifications(catalog, dispatcher, runs, options.bus)
+    changes = ChangeNotifications(catalog, dispatcher, runs, options.bus, has_one_client=options.has_one_client)
     if options.draining is not None:
         options.draining.add_listener(changes.close)
     handlers = _Handlers(catalog, dispatcher, runs, questions=options.questions, handshakes=changes.handshakes)
@@ -262,7 +264,10 @@ class _Handlers:
         questions = cache(partial(self._questions.of, context, params))
         if params.request_state is not None:
             questions()  # a state that is not one of this server is refused, even by a command that asks nothing
-        return ClientCall(context, questions, min_level=self._handshakes.level_of(context))
+        handshakes = self._handshakes
+        return ClientCall(
+            context, questions, min_level=handshakes.level_of(context), state=handshakes.state_of(context)
+        )
 
     def _listing(self) -> CatalogListing:
         """Return the lists of the catalog in force, created once for it."""

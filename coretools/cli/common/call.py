@@ -11,6 +11,7 @@ from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
 from coretools.operations.call import LOCAL, Capability, Level
 from coretools.operations.declare import Channel
+from coretools.operations.session_state import SessionState
 from coretools.questions.answer_resolution import AnswerResolution, AskChannel, ResolvedAnswer, declined_error
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskSecret, Missing, Question
 
@@ -37,10 +38,13 @@ class CliCall:
         roots: Sequence[str] = (),
         *,
         channel: Channel = "command-line",
+        state: SessionState | None = None,
     ) -> None:
         """`ask` limits how questions may be asked; `roots` are the root directories, as file URIs."""
         self.channel = channel
         """Where it was typed."""
+        self.state = state
+        """What commands keep until the REPL ends; None for a single line."""
         self._terminal = terminal
         self._roots = list(roots)
         self._resolution = AnswerResolution(ask, trusts_answers=True)

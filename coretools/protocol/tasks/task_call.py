@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from coretools.errors import InvalidArguments
 from coretools.operations.call import Capability, Level
 from coretools.operations.declare import Channel
+from coretools.operations.session_state import SessionState
 from coretools.protocol.call_adapter import address_of, author_in
 from coretools.protocol.extensions import has_capability
 from coretools.protocol.live_questions import MAX_ATTEMPTS, answer_in, request_of
@@ -46,6 +47,7 @@ class TaskCall:
     channel: Channel = "mcp"
     session = ""
     """A task outlives the session."""
+    state: SessionState | None = None
 
     def __init__(self, task: Task, client: TaskClient) -> None:
         self.principal = task.principal
