@@ -337,11 +337,12 @@ def metadata(values: Mapping[str, Any]) -> Decorator:
     return _amend("metadata", metadata=dict(values))
 
 
-def asks(*questions: str | DeclaredQuestion, is_listed: bool = True) -> Decorator:
+def asks(*questions: str | DeclaredQuestion, is_listed: bool | None = None) -> Decorator:
     """Declare the questions that the command may ask (`coretools.questions.kinds`), as objects or by their keys.
 
-    The schema has an argument `answers` for them, unless `is_listed` is False; it is accepted even then. For questions
-    declared as objects the schema describes the answer.
+    The argument `answers` takes their answers. Its schema describes those of questions declared as objects which need
+    no person. A key may be that of a confirmation, so its answer is listed only with `is_listed=True`; with `is_listed=
+    False` none is.
     """
     for question in questions:
         if isinstance(question, type) or not isinstance(question, str | DeclaredQuestion):
@@ -350,7 +351,9 @@ def asks(*questions: str | DeclaredQuestion, is_listed: bool = True) -> Decorato
             )
     known = {question.key: question for question in questions if not isinstance(question, str)}
     keys = tuple(question if isinstance(question, str) else question.key for question in questions)
-    unlisted = keys if not is_listed else tuple(key for key, question in known.items() if question.needs_person)
+    listed = {key for key, question in known.items() if not question.needs_person}
+    listed |= set(keys) - known.keys() if is_listed else set()
+    unlisted = keys if is_listed is False else tuple(key for key in keys if key not in listed)
     return _amend("asks", asks=keys, questions=known, unlisted_asks=unlisted)
 
 

@@ -60,15 +60,24 @@ async def test_an_agent_cannot_confirm_for_a_person(era: Literal["auto", "legacy
             deployed.append("redeploy")
         return True
 
+    @app.tool(Effect.CHANGE)
+    @asks("sure")
+    async def restart(service: str, call: Call) -> bool:
+        """Restart, once a person says so; the question is made in the call."""
+        if await call.ask(AskConfirmation(key="sure", message=f"Restart {service}?")):
+            deployed.append("restart")
+        return True
+
     async with app.test_client(era) as client:
-        first, second = (await client.list_tools()).tools
-        assert "answers" not in first.input_schema.get("properties", {})
+        first, second, third = (await client.list_tools()).tools
+        assert "answers" not in {*first.input_schema.get("properties", {}), *third.input_schema["properties"]}
         assert "answers" in second.input_schema["properties"]
-        try:
-            refused = text_of(await client.call_tool("deploy", {"answers": {"sure": True}}))
-        except MCPError as error:  # at 2026-07-28: the client can't ask its user
-            refused = str(error)
-        assert "a prefilled yes does not count" in refused
+        for name, arguments in (("deploy", {}), ("restart", {"service": "web"})):
+            try:
+                refused = text_of(await client.call_tool(name, {**arguments, "answers": {"sure": True}}))
+            except MCPError as error:  # at 2026-07-28: the client can't ask its user
+                refused = str(error)
+            assert "a prefilled yes does not count" in refused
         assert deployed == []
         await client.call_tool("redeploy", {"answers": {"sure": True}})
         assert deployed == ["redeploy"]

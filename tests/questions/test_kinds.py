@@ -233,13 +233,13 @@ class Asker:
         self.done: list[str] = []
 
     @tool(Effect.CHANGE)
-    @asks("colour")
+    @asks("colour", is_listed=True)
     async def paint(self, call: Call) -> str:
         """Ask for a colour."""
         return await call.ask(AskChoice(key="colour", message="which", choices=COLOURS))
 
     @tool(Effect.CHANGE)
-    @asks("colour")
+    @asks("colour", is_listed=True)
     async def stray(self, call: Call) -> str:
         """Ask what it never declared."""
         return await call.ask(AskText(key="size", message="which", default="m"))
