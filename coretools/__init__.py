@@ -59,6 +59,7 @@ PUBLIC_NAMES = {
     "Icon": "coretools.operations.server_info",
     "QueueCounts": "coretools.services.interface",
     "Services": "coretools.services.interface",
+    "open_services": "coretools.services.connect",
     "WorkItem": "coretools.services.interface",
     "dead_letters": "coretools.services.interface",
     "SessionState": "coretools.operations.session_state",

@@ -59,6 +59,7 @@ from coretools.questions.kinds import AskSecret as AskSecret
 from coretools.questions.kinds import AskText as AskText
 from coretools.questions.kinds import Question as Question
 from coretools.roots.directory_listing import DirectoryEntry as DirectoryEntry
+from coretools.services.connect import open_services as open_services
 from coretools.services.interface import QueueCounts as QueueCounts
 from coretools.services.interface import Services as Services
 from coretools.services.interface import WorkItem as WorkItem

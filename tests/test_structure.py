@@ -17,6 +17,7 @@ FOLDERS = {"coretools": "coretools", "servers": "coretools.servers"}
 
 LAYERS = (
     "coretools",
+    "coretools.services",
     "coretools.redaction",
     "coretools.egress",
     "coretools.config",

@@ -43,6 +43,8 @@ from coretools.redaction.redactor import Redactor, secret_values
 from coretools.redaction.stream_redactor import StreamRedactor
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.root_set import Roots
+from coretools.services.interface import Services
+from coretools.services.memory import MemoryServices
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.code.checks import CheckTools
 from coretools.tools.code.references import ReferenceTools
@@ -86,6 +88,8 @@ class SharedResources:
     """Bounds the memory of reading large files. One bound per role would grow with the number of roles."""
     known_files: KnownFiles = field(default_factory=KnownFiles)
     """What clients have read, also before a reload."""
+    services: Services = field(default_factory=MemoryServices)
+    """What commands share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +225,9 @@ async def open_assembly(
             try:
                 catalog, selection = _build_catalog(resources, registries, runs, is_same_for_all=is_same_for_all)
                 dispatcher = Dispatcher(
-                    threads=settings.limits.threads, observer=make_watcher(catalog) if make_watcher else None
+                    threads=settings.limits.threads,
+                    services=shared.services,
+                    observer=make_watcher(catalog) if make_watcher else None,
                 )
                 yield Assembly(
                     **vars(resources),

@@ -53,8 +53,9 @@ class App:
     """Starts and closes what commands share; they take what it yields by type."""
     roots: "tuple[str | PathLike[str], ...]" = ()
     """Directories of the `Workspace` that commands take; a server that has roots gives its own instead."""
-    services: Services | None = None
-    """State that commands share; None: in the memory of the process."""
+    services: Services | str | None = None
+    """State that commands share: the URL of a store (`redis://...`, `nats://...`), or services that are open already.
+    None: those of the server, or in the memory of the process."""
     asking: Asking = field(default_factory=Asking)
     """Whom a command may ask, and how long it waits for an answer."""
     extensions: "tuple[Extension, ...]" = ()

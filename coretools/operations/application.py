@@ -15,6 +15,7 @@ from coretools.errors import BadSetting, CoreError
 from coretools.operations.annotations import RETURN, resolve_hints
 from coretools.operations.declare import source_of
 from coretools.operations.server_info import ServerInfo
+from coretools.services.connect import open_services
 from coretools.services.interface import Services
 
 
@@ -29,6 +30,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 START_SECONDS = 60.0
 """Longest start of a lifespan: an unreachable database must not keep a client waiting without a word."""
 
+_NOT_RUNNING = "the lifespan is not running; the ASGI lifespan must be run"
 _FORM = "declare -> AsyncIterator[TYPE], or AsyncIterator[tuple[TYPE, TYPE]] for several values"
 
 
@@ -39,24 +41,44 @@ class Application:
         self,
         info: ServerInfo,
         *,
-        services: Services | None = None,
+        services: Services | str | None = None,
         lifespan: Lifespan | None = None,
         own: Lifespan | None = None,
         adds_commands: bool = False,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        """`services`: None for those of the server. `start_seconds` is the longest start of a lifespan.
+        """`services`: None for those of the server; of a URL those that are opened while it runs.
 
+        `start_seconds` is the longest start of a lifespan.
         `own` is a lifespan of what the application opens for itself only where its server has none to give.
         `adds_commands`: the commands are known once the lifespan has started.
         """
         self.adds_commands = adds_commands
         self.info = info
-        self.services = services
+        self._given_services = services
+        self._opened_services: Services | None = None
         self._lifespan = lifespan or _nothing
         self._own = own or _nothing
         self._start_seconds = start_seconds
         self._values: dict[Any, object] | None = None
+
+    @property
+    def has_services(self) -> bool:
+        """Whether its commands get services of its own, not those of the server."""
+        return self._given_services is not None
+
+    @property
+    def services(self) -> Services | None:
+        """Its own services; None if it has none.
+
+        Raises:
+            LookupError: the lifespan is not running, which is a bug in the program that serves the commands.
+        """
+        if not isinstance(self._given_services, str):
+            return self._given_services
+        if self._opened_services is None:
+            raise LookupError(f"{self._source}: {_NOT_RUNNING}")
+        return self._opened_services
 
     @cached_property
     def types(self) -> tuple[Any, ...]:
@@ -86,7 +108,7 @@ class Application:
             LookupError: the lifespan is not running, which is a bug in the program that serves the commands.
         """
         if self._values is None:
-            raise LookupError(f"{self._source}: the lifespan is not running; the ASGI lifespan must be run")
+            raise LookupError(f"{self._source}: {_NOT_RUNNING}")
         return self._values[kind]
 
     @asynccontextmanager
@@ -102,12 +124,14 @@ class Application:
             yield
             return
         async with AsyncExitStack() as stack:
+            if isinstance(self._given_services, str):
+                self._opened_services = await stack.enter_async_context(open_services(self._given_services))
             own = await self._start(self._own, stack) if is_alone else {}
             self._values = own | await self._start(self._lifespan, stack)
             try:
                 yield
             finally:
-                self._values = None
+                self._values = self._opened_services = None
 
     async def _start(self, lifespan: Lifespan, stack: AsyncExitStack) -> dict[Any, object]:
         types = _types_of(lifespan)

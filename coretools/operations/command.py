@@ -61,7 +61,7 @@ class Command:
     @property
     def uses_services(self) -> bool:
         """Whether it takes the server's `Services`. An agent's tool takes them as `_services`, only to pass them on."""
-        has_own = self.application is not None and self.application.services is not None
+        has_own = self.application is not None and self.application.has_services
         return not has_own and any(
             kind is Services and name != "_services" for name, kind in self.arguments.injected.items()
         )

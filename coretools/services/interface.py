@@ -2,8 +2,9 @@
 
 A command gets them as a parameter of type `Services`. They belong to the server, not to a call, a connection or a
 principal: every command can read what another one stores, so a key for one principal must contain its name. These are
-protocols; `coretools.services.memory` is the default, and an engine that outlives the process can replace it. A plain
-`def` command, which runs in a worker thread, uses them through `anyio.from_thread.run`.
+protocols; `coretools.services.memory` is the default, and `coretools.services.connect` opens engines that outlive the
+process. With these every operation can raise `Unreachable`: the store did not answer in time, and what was asked of it
+may have happened. A plain `def` command, which runs in a worker thread, uses services through `anyio.from_thread.run`.
 """
 
 from collections.abc import AsyncIterator
@@ -49,7 +50,11 @@ class Subscription(Protocol):
 
     @property
     def dropped(self) -> int:
-        """Number of messages dropped because this subscriber was too slow; the oldest are dropped first."""
+        """Number of messages that this subscriber lost.
+
+        It was too slow (the oldest are dropped first), or the connection to the store was lost meanwhile; a loss of
+        unknown size counts as one.
+        """
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -102,6 +107,17 @@ class QueueCounts:
     """Items of workers whose leases have not expired."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTotals:
+    """Numbers of items in all queues."""
+
+    waiting: int
+    leased: int
+    """Leased, or with a lease that has expired since the queue was last used."""
+    dead: int
+    """Items in queues of dead letters."""
+
+
 DEAD_SUFFIX = ".dead"
 
 
@@ -122,7 +138,8 @@ class Queues(Protocol):
         """Add an item at the end of the queue.
 
         Raises:
-            TooLarge: the data or the queue name is too long. Busy: the queues are full.
+            TooLarge: the data or the queue name is too long. Busy: the queues are full. Unreachable: the store did not
+                answer; the item may have been added nevertheless.
         """
         ...
 
@@ -167,4 +184,24 @@ class Services(Protocol):
     @property
     def queues(self) -> Queues:
         """The work queues."""
+        ...
+
+
+class ServiceEngine(Services, Protocol):
+    """Services with what the server that opened them reports: readiness and metrics."""
+
+    async def check(self) -> str:
+        """Check that they can be used now, and say what they are, such as `redis 7.0.15`.
+
+        Raises:
+            Unreachable: their store does not answer.
+        """
+        ...
+
+    async def totals(self) -> QueueTotals:
+        """The numbers of items in all queues.
+
+        Raises:
+            Unreachable: their store does not answer.
+        """
         ...

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from coretools.errors import TooLarge
+from coretools.errors import Busy, TooLarge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +38,17 @@ class ServiceLimits:
         if len(value) > self.value_bytes:
             raise TooLarge(f"{name}: a value of {len(value)} bytes is too large; at most {self.value_bytes}")
         return name_bytes + len(value)
+
+    def no_room_for_value(self, key: str) -> Busy:
+        """The error of a value that does not fit."""
+        limit = f"{self.keys} keys and {self.kept_bytes} bytes"
+        return Busy(f"{key}: no room for another value; at most {limit}. Delete some, or set ttl_seconds")
+
+    def no_room_for_item(self, queue: str) -> Busy:
+        """The error of a work item that does not fit."""
+        limit = f"{self.work_items} work items and {self.kept_bytes} bytes"
+        return Busy(f"{queue}: no room for another item; at most {limit}")
+
+    def too_many_subscriptions(self, topic: str) -> Busy:
+        """The error of a subscription beyond the limit."""
+        return Busy(f"{topic}: too many subscriptions; at most {self.subscribers}")

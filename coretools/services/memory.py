@@ -15,8 +15,7 @@ from typing import Self
 
 import anyio
 
-from coretools.errors import Busy
-from coretools.services.interface import DEAD_SUFFIX, QueueCounts, WorkItem, dead_letters
+from coretools.services.interface import DEAD_SUFFIX, QueueCounts, QueueTotals, WorkItem, dead_letters
 from coretools.services.limits import ServiceLimits
 
 Clock = Callable[[], float]
@@ -78,8 +77,7 @@ class MemoryValues:
             self._drop_expired()
         if not self._fits(key, size):
             # Never evicted: a value that silently disappears would be a bug in the command that stored it (api-23).
-            limit = f"{self._limits.keys} keys and {self._limits.kept_bytes} bytes"
-            raise Busy(f"{key}: no room for another value; at most {limit}. Delete some, or set ttl_seconds")
+            raise self._limits.no_room_for_value(key)
         self._drop(key)
         until = math.inf if ttl_seconds is None else self._clock() + ttl_seconds
         self._entries[key] = _Entry(bytes(value), until, size)
@@ -137,6 +135,10 @@ class MemorySubscription:
         # Events of anyio can't be cleared: who waits now has the old one, who comes later gets the next.
         self._arrived = anyio.Event()
 
+    def miss(self, count: int) -> None:
+        """Count messages that were lost before they got here."""
+        self._dropped += count
+
     def _take(self) -> bytes:
         message = self._waiting.popleft()
         self._bytes -= len(message)
@@ -163,7 +165,7 @@ class MemoryTopics:
         """Subscribe until the end of the block."""
         self._limits.check(topic, b"")
         if sum(map(len, self._subscribers.values())) >= self._limits.subscribers:
-            raise Busy(f"{topic}: too many subscriptions; at most {self._limits.subscribers}")
+            raise self._limits.too_many_subscriptions(topic)
         subscription = MemorySubscription(self._limits)
         self._subscribers.setdefault(topic, []).append(subscription)
         try:
@@ -207,8 +209,7 @@ class MemoryQueues:
         """Add an item at the end of the queue."""
         self._limits.check(queue, data)
         if self._count >= self._limits.work_items or self._bytes + len(data) > self._limits.kept_bytes:
-            limit = f"{self._limits.work_items} work items and {self._limits.kept_bytes} bytes"
-            raise Busy(f"{queue}: no room for another item; at most {limit}")
+            raise self._limits.no_room_for_item(queue)
         state = self._queues.setdefault(queue, _Queue())
         state.waiting.append(WorkItem(id="", queue=queue, data=bytes(data), attempt=0))
         self._count += 1
@@ -276,6 +277,12 @@ class MemoryQueues:
         self._drop_if_idle(queue)
         return QueueCounts(waiting=len(state.waiting), leased=len(state.leased))
 
+    def totals(self) -> QueueTotals:
+        """The numbers of items in all queues."""
+        alive = [state for name, state in self._queues.items() if not name.endswith(DEAD_SUFFIX)]
+        waiting, leased = sum(len(state.waiting) for state in alive), sum(len(state.leased) for state in alive)
+        return QueueTotals(waiting=waiting, leased=leased, dead=self._count - waiting - leased)
+
     def _end_lease(self, item: WorkItem) -> bool:
         state = self._queues.get(item.queue)
         if state is None:
@@ -337,3 +344,11 @@ class MemoryServices:
         self.values = MemoryValues(limits, clock)
         self.topics = MemoryTopics(limits)
         self.queues = MemoryQueues(limits, clock)
+
+    async def check(self) -> str:
+        """Say what it is; memory is always available."""
+        return "memory"
+
+    async def totals(self) -> QueueTotals:
+        """The numbers of items in all queues."""
+        return self.queues.totals()

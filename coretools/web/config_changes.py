@@ -21,6 +21,7 @@ NEEDS_RESTART = (
     "console",
     "metrics",
     "redis",
+    "services",
     "telemetry",
     "log.format",
 )

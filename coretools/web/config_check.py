@@ -16,11 +16,12 @@ from coretools.app.assembly import confinement_status
 from coretools.app.root_specs import root_specs
 from coretools.app.trust_report import trust_report
 from coretools.config.operator_policy import network_text
-from coretools.errors import BadSetting, CoreError
+from coretools.errors import BadSetting, CoreError, Unreachable
 from coretools.protocol.draining import Draining
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.services.connect import open_services
 from coretools.web.auth.exposure_checks import allowed_hosts, is_exposed, require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
 from coretools.web.auth.issuer_keys import IssuerKeys
@@ -146,7 +147,16 @@ async def _check_redis(server_config: ServerConfig) -> list[str]:
 
 async def _check_services(server_config: ServerConfig) -> list[str]:
     require_shared_services(server_config)
-    return []
+    section = server_config.config.services
+    if not section.url:
+        return ["services: none; memory"]
+    async with open_services(section.url, section.limits) as services:
+        try:
+            version, *losses = (await services.check()).split("; ")
+        except Unreachable as error:
+            cause = type(error.__cause__).__name__
+            raise BadSetting(f"services.url: no store answers there, or it refuses us ({cause})") from None
+    return [f"services: {version} answers", *(f"warning: services: {loss}" for loss in losses)]
 
 
 async def _check_telemetry(server_config: ServerConfig) -> list[str]:

@@ -1,10 +1,12 @@
 """Connects observability to the running server: metrics, log, traces, health and console."""
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+import anyio
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -16,6 +18,7 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.draining import Draining
 from coretools.redaction.redactor import Redactor, secret_values
 from coretools.roots.root import Root
+from coretools.services.interface import QueueTotals, ServiceEngine
 from coretools.web.auth.exposure_checks import is_exposed
 from coretools.web.auth.middleware import AuthMiddleware
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
@@ -39,6 +42,11 @@ from coretools.web.observability.tracing import Tracing
 from coretools.web.replicas.stores import Stores
 from coretools.web.tenants import Tenant
 
+TOTALS_SECONDS = 2.0
+"""Wait for the numbers of items in queues before a scrape is answered without them."""
+
+logger = logging.getLogger(__name__)
+
 
 @dataclass(kw_only=True)
 class ServerState:
@@ -47,11 +55,14 @@ class ServerState:
     stores: Stores
     kind: str
     """Kind of the stores: `memory` or `redis`."""
+    services: ServiceEngine
     draining: Draining
     opened: Mapping[str, Tenant] = field(default_factory=dict)
     """Tenants by role; set once they are open."""
     are_stores_fine: bool = True
     reload: ReloadStatus = field(default_factory=ReloadStatus)
+    totals: QueueTotals | None = None
+    """Of all queues, when the metrics were last read; None if their store did not answer."""
 
     def sessions(self) -> Sequence[SessionSnapshot]:
         """Return the open sessions, oldest first."""
@@ -81,7 +92,23 @@ class ServerState:
             is_draining=self.draining.has_begun,
             has_lease=self.stores.has_lease,
             reload=self.reload,
+            totals=self.totals,
         )
+
+    async def check_services(self) -> bool:
+        """Check whether the services can be used."""
+        await self.services.check()
+        return True
+
+    async def refresh_totals(self) -> None:
+        """Read the numbers of items in queues for the snapshots."""
+        totals = None
+        try:
+            with anyio.move_on_after(TOTALS_SECONDS):
+                totals = await self.services.totals()
+        except CoreError as error:
+            logger.debug("services: %s", error)
+        self.totals = totals
 
     async def check_stores(self) -> bool:
         """Check whether the stores can be used, and keep the result for the snapshots."""
@@ -189,6 +216,7 @@ class ObservabilityWiring:
         return {
             "roots": roots_check(lambda: [tenant.assembly.roots for tenant in opened]),
             "stores": self._state.check_stores,
+            "services": self._state.check_services,
             "commands": commands_check(required),
         }
 
@@ -199,11 +227,12 @@ class ObservabilityWiring:
             return None
         if section.tokens:
             return AuthMiddleware(
-                MetricsPage(self.metrics, is_for_loopback=False),
+                MetricsPage(self.metrics, refresh=self._state.refresh_totals, is_for_loopback=False),
                 TokenFileVerifier(section.tokens, roles=None),
                 failures=FailureLimiter(self._config.limits.failures_per_minute),
             )
-        return None if is_exposed(self._config) else MetricsPage(self.metrics)
+        refresh = self._state.refresh_totals
+        return None if is_exposed(self._config) else MetricsPage(self.metrics, refresh=refresh)
 
     def _console(self) -> Console:
         verifier = TokenFileVerifier(self._config.console.tokens, roles=None)

@@ -58,6 +58,7 @@ def _operator_files(config: Config, options: argparse.Namespace, environment: Ma
         ("server.tls_key", config.server.tls_key, True),
         ("server.tls_certificate", config.server.tls_certificate, False),
         ("redis.url", config.redis.url.partition("?")[0].partition("unix://")[2], True),
+        ("services.url", config.services.url.partition("?")[0].partition("unix://")[2], True),
     )
     # A missing file is refused when it is opened; here it must not hide other faults.
     return [OperatorFile(what, path, is_secret) for what, path, is_secret in named if path and os.path.lexists(path)]

@@ -26,6 +26,7 @@ from coretools.errors import BadSetting
 from coretools.operations.registry import Registry
 from coretools.protocol.draining import Draining
 from coretools.protocol.process_exit import ProcessExit
+from coretools.services.connect import open_services
 from coretools.web.app import AppComponents, ReplaceableApp, configured_app
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
@@ -50,19 +51,19 @@ NO_PACKAGE = f"redis.url: {needs_extra('redis')}"
 
 
 async def require_redis(section: RedisSection) -> str:
-    """Connect to Redis and return its version. Writes nothing.
+    """Connect to the Redis of the replicas and return its version. Writes nothing.
 
     Raises:
         BadSetting: Redis does not answer, or can't be used.
     """
     try:
         # Imported late, as below.
-        from coretools.web.replicas.redis_engine import RedisEngine
+        from coretools.web.replicas.redis_stores import connect_to
     except ModuleNotFoundError as error:
         raise BadSetting(NO_PACKAGE) from error
-    engine = RedisEngine(section)
+    engine = connect_to(section)
     try:
-        return await engine.require_usable()
+        return str((await engine.require_usable())["redis_version"])
     finally:
         await engine.close()
 
@@ -112,13 +113,13 @@ def require_shared_services(server_config: ServerConfig) -> None:
     Raises:
         BadSetting: names them.
     """
-    if not server_config.config.redis.url:
+    if not server_config.config.redis.url or server_config.config.services.url:
         return
     names = sorted({one.name for registry in server_config.others for one in registry if one.uses_services})
     if names:
         raise BadSetting(
             f"--with: {', '.join(names)}: commands that take Services keep values, topics and queues in the memory of "
-            "one replica; with redis.url they would differ between replicas. Let them use a store of their own"
+            "one replica; with redis.url they would differ between replicas. Set services.url to a store that all share"
         )
 
 
@@ -187,16 +188,19 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
     shared = next(iter(server_config.roles.values())).settings
     roles = [role.settings for role in server_config.roles.values()]
     upstreams = with_upstreams(shared, server_config.environment, server_config.others, roles=roles)
-    async with stores.running(), upstreams as others, AsyncExitStack() as lifespans:
+    services = open_services(config.services.url, config.services.limits)
+    async with stores.running(), services as shared_services, upstreams as others, AsyncExitStack() as lifespans:
         for registry in others:  # before the tenants, which share what is started here, also after a reload
             await lifespans.enter_async_context(registry.running(is_alone=False))
-        state = ServerState(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
+        kind = "redis" if config.redis.url else "memory"
+        state = ServerState(stores=stores, kind=kind, services=shared_services, draining=draining)
         tools: set[str] = set()
         with _tracing(config, stores.replica, tools) as tracing:
             observability = ObservabilityWiring(config, state, server_config.environment, tracing, tools)
             context = ServerContext(
                 environment=server_config.environment,
                 others=others,
+                services=observability.metrics.services.observed(shared_services),
                 middleware=loop_guard(shared),
                 stores=stores,
                 session_limiter=SessionLimiter(config.limits, observability.metrics),

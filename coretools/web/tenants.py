@@ -35,6 +35,7 @@ from coretools.protocol.draining import Draining
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 from coretools.replica_ids import ReplicaScopedIds
+from coretools.services.interface import Services
 from coretools.tools.filesystem.tool_set import large_read_slots
 from coretools.web.common.principals import Role, Verifier
 from coretools.web.config_changes import pluralized
@@ -60,6 +61,8 @@ class ServerContext:
 
     environment: Mapping[str, str]
     others: Sequence[Registry]
+    services: Services
+    """Shared by the commands of all roles."""
     stores: Stores
     session_limiter: SessionLimiter
     make_watcher: Callable[[str, LiveCatalog], CallObserver]
@@ -279,7 +282,7 @@ async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tena
         context.others,
         make_watcher=partial(context.make_watcher, role.name),
         is_same_for_all=context.is_same_for_all,
-        shared=SharedResources(ids, context.large_reads),
+        shared=SharedResources(ids, context.large_reads, services=context.services),
     ) as assembly:
         questions = QuestionFactory(role.settings.asking, context.stores.used_states)
         server = _server(assembly, questions, role.name, context)

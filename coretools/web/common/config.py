@@ -26,6 +26,7 @@ from coretools.config.toml_file import (
     value_type,
 )
 from coretools.errors import BadSetting
+from coretools.services.limits import ServiceLimits
 
 VARIABLES = "CORETOOLS_HTTP_"
 CONFIG_VARIABLE = "CORETOOLS_HTTP_CONFIG"
@@ -216,6 +217,32 @@ class RedisSection(_ConfigSection):
     """A replica that did not renew its lease for so long is gone, and its sessions end."""
 
 
+_SERVICE_LIMITS = ServiceLimits()
+
+
+class ServicesSection(_ConfigSection):
+    """The services of commands (`Services`: values, topics, queues), which replicas share; without a URL in memory."""
+
+    url: str = Field(default="", repr=False)
+    """URL of a Redis (`redis://host:6379/1`, `rediss://` with TLS, `unix:///path`) or of NATS JetStream
+    (`nats://host:4222`, `tls://`)."""
+    keys: Positive = _SERVICE_LIMITS.keys
+    """Values."""
+    work_items: Positive = _SERVICE_LIMITS.work_items
+    """Items in all queues, with dead letters."""
+    kept_bytes: Positive = _SERVICE_LIMITS.kept_bytes
+    """Size of all keys and values, and separately of all items in queues."""
+    attempts: Positive = _SERVICE_LIMITS.attempts
+    """Deliveries of an item before it becomes a dead letter."""
+
+    @property
+    def limits(self) -> ServiceLimits:
+        """The limits of the services."""
+        return ServiceLimits(
+            keys=self.keys, work_items=self.work_items, kept_bytes=self.kept_bytes, attempts=self.attempts
+        )
+
+
 class TelemetrySection(_ConfigSection):
     """Traces, configured by OpenTelemetry's variables (OTEL_EXPORTER_OTLP_ENDPOINT and others)."""
 
@@ -240,6 +267,7 @@ class Config(_ConfigSection):
     console: ConsoleSection = ConsoleSection()
     metrics: MetricsSection = MetricsSection()
     redis: RedisSection = RedisSection()
+    services: ServicesSection = ServicesSection()
     telemetry: TelemetrySection = TelemetrySection()
     log: LogSection = LogSection()
 

@@ -4,7 +4,8 @@ The server has its own registry. Every label has few values, whatever clients se
 """
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector, make_asgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,15 +15,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from coretools.config.logs import LOST_RECORDS
 from coretools.distribution import VERSION
 from coretools.operations.dispatch import ActiveCall, Outcome
+from coretools.services.interface import QueueTotals
 from coretools.web.auth.local_caller import is_forwarded
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import Exchange, RequestWatcher, outcome_label
 from coretools.web.common.urls import is_loopback
+from coretools.web.observability.service_metrics import SECONDS, ServiceMetrics
 from coretools.web.observability.snapshots import ReloadStatus, SnapshotSource
 from coretools.web.sessions.session_limiter import SessionWatcher
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Histogram buckets: from reading a file of 4 KB (under 1 ms) to a build."""
 
 MOST_WORDS = 64
 """Largest number of values of a label from code, such as error kinds; other registries may have many."""
@@ -64,6 +64,7 @@ class Metrics(RequestWatcher, SessionWatcher):
         self._ended = Counter("coretools_sessions_ended", "Sessions that ended.", ("role", "reason"), registry=registry)
         build = Gauge("coretools_build_info", "What runs here.", ("version", "python", "replica"), registry=registry)
         build.labels(VERSION, platform.python_version(), replica).set(1)
+        self.services = ServiceMetrics(registry)
         self._reasons = _BoundedLabels()
         self._by_request: dict[tuple[str, int, str], Counter] = {}
 
@@ -163,8 +164,15 @@ class CallMetrics:
 class MetricsPage:
     """Serves Prometheus metrics: to everybody behind `AuthMiddleware`, otherwise to loopback clients."""
 
-    def __init__(self, metrics: Metrics, *, is_for_loopback: bool = True) -> None:
-        """With `is_for_loopback` other clients are refused."""
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        refresh: Callable[[], Awaitable[None]] | None = None,
+        is_for_loopback: bool = True,
+    ) -> None:
+        """`refresh` is called before each scrape. With `is_for_loopback` other clients are refused."""
+        self._refresh = refresh
         self._page: ASGIApp = make_asgi_app(metrics.registry)
         self._is_for_loopback = is_for_loopback
 
@@ -177,6 +185,8 @@ class MetricsPage:
         elif self._is_for_loopback and (is_forwarded(scope) or not _is_local(scope)):
             await error_response(403, "metrics are for this machine only", kind="forbidden")(scope, receive, send)
         else:
+            if self._refresh is not None:
+                await self._refresh()
             await self._page(scope, receive, send)
 
 
@@ -206,6 +216,7 @@ class _ScrapeCollector(Collector):
         lost = CounterMetricFamily("coretools_log_records_lost", "Log records that were not written.")
         lost.add_metric((), LOST_RECORDS.count)
         yield lost
+        yield from _of_queues(server.totals)
         if server.stores == "redis":
             yield GaugeMetricFamily(
                 "coretools_redis_up", "1 while the lease in Redis is renewed.", int(server.has_lease)
@@ -234,6 +245,16 @@ def _by_role(name: str, documentation: str, figures: list[tuple[str, int]]) -> M
     for role, figure in figures:
         family.add_metric((role,), figure)
     return family
+
+
+def _of_queues(totals: QueueTotals | None) -> Iterator[Metric]:
+    """Nothing of a single queue: their names are chosen by commands, and may contain the names of principals."""
+    yield GaugeMetricFamily("coretools_services_up", "1 if the store of services answered.", int(totals is not None))
+    if totals is not None:
+        items = GaugeMetricFamily("coretools_services_items", "Items in all queues of services.", labels=("state",))
+        for state, figure in asdict(totals).items():
+            items.add_metric((state,), figure)
+        yield items
 
 
 def _of_reload(status: ReloadStatus) -> Iterator[Metric]:

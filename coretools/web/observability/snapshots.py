@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coretools.services.interface import QueueTotals
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSnapshot:
@@ -57,6 +59,8 @@ class ServerSnapshot:
     has_lease: bool = True
     """Whether this replica could renew its lease in Redis in time."""
     reload: "ReloadStatus | None" = None
+    totals: QueueTotals | None = None
+    """Items in all queues of the services; None if their store does not answer."""
 
 
 @dataclass(slots=True)

@@ -7,12 +7,10 @@ that could not reach Redis does the same later. Lost updates of single resources
 resources of its clients.
 """
 
-import asyncio
 import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -22,17 +20,10 @@ from mcp.server.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from redis.asyncio.client import PubSub
-from redis.exceptions import RedisError
 
 from coretools.errors import Unreachable
-from coretools.web.replicas.redis_engine import RedisEngine
-
-QUIET_SECONDS = 5.0
-"""Ping Redis after this time without a message."""
-
-AGAIN_SECONDS = 0.5
-"""Pause between attempts to subscribe."""
+from coretools.services.redis_connection import RedisConnection
+from coretools.services.redis_listener import QUIET_SECONDS, RedisListener
 
 EVERYTHING = "everything"
 """Published if it is unknown which lists changed."""
@@ -49,19 +40,22 @@ logger = logging.getLogger(__name__)
 class Channel:
     """The buses of all roles of one replica, and the channel between the replicas."""
 
-    def __init__(self, engine: RedisEngine, *, quiet_seconds: float = QUIET_SECONDS) -> None:
+    def __init__(self, engine: RedisConnection, *, quiet_seconds: float = QUIET_SECONDS) -> None:
         self._engine = engine
         self._own = secrets.token_hex(8)
         """Sender id of this replica, to skip its own messages."""
-        self._quiet_seconds = quiet_seconds
         self._name = engine.key("changes")
         self._buses: dict[str, RedisBus] = {}
         self._pending: set[str] = set()
         """Roles with notifications that could not be published."""
-        self.is_open = asyncio.Event()
-        """Set while the subscription works."""
-        self.is_over = False
-        """Set before `receive` is cancelled: redis-py swallows a cancellation while it connects."""
+        self.listener = RedisListener(
+            engine,
+            (self._name,),
+            what="notifications of other replicas",
+            on_open=self._opened,
+            on_message=self._deliver,
+            quiet_seconds=quiet_seconds,
+        )
 
     def bus(self, role: str) -> "RedisBus":
         """Return the bus of one role."""
@@ -79,41 +73,9 @@ class Channel:
             if await self._send(role, EVERYTHING, ""):
                 self._pending.discard(role)
 
-    async def receive(self) -> None:
-        """Pass messages of other replicas on, until cancelled."""
-        has_gap = False
-        while not self.is_over:
-            pubsub = self._engine.client.pubsub()
-            try:
-                await pubsub.subscribe(self._name)
-                await self._receive(pubsub, has_gap=has_gap)
-            except (RedisError, OSError, TimeoutError, Unreachable) as error:
-                logger.warning("notifications of other replicas are not received now: %s", type(error).__name__)
-            finally:
-                self.is_open.clear()
-                await _closed(pubsub)
-            has_gap = True
-            if not self.is_over:
-                await asyncio.sleep(AGAIN_SECONDS)
-
-    async def _receive(self, pubsub: PubSub, *, has_gap: bool) -> None:
-        was_pinged = False
-        while not self.is_over:
-            message: dict[str, Any] | None = await pubsub.get_message(timeout=self._quiet_seconds)
-            if message is None:
-                if was_pinged:
-                    raise Unreachable("no word from Redis")
-                # A silent connection may be dead.
-                await pubsub.ping()
-                was_pinged = True
-                continue
-            was_pinged = False
-            if message["type"] == "subscribe":
-                self.is_open.set()
-                if has_gap:
-                    await self._publish_everything(self._buses.values())
-            elif message["type"] == "message":
-                await self._deliver(message["data"])
+    async def _opened(self, has_gap: bool) -> None:  # called by the listener
+        if has_gap:
+            await self._publish_everything(self._buses.values())
 
     async def _deliver(self, data: bytes) -> None:
         try:
@@ -163,13 +125,6 @@ class RedisBus:
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Add a listener; the returned function removes it."""
         return self.here.subscribe(listener)
-
-
-async def _closed(pubsub: Any) -> None:
-    try:
-        await pubsub.aclose()
-    except (RedisError, OSError, TimeoutError) as error:
-        logger.debug("redis: %s", type(error).__name__)
 
 
 def _written(event: ServerEvent) -> tuple[str, str]:

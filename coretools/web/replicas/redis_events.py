@@ -15,7 +15,7 @@ from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from coretools.errors import Unreachable
-from coretools.web.replicas.redis_engine import RedisEngine, Script
+from coretools.services.redis_connection import RedisConnection, Script
 from coretools.web.replicas.redis_lease import Lease
 from coretools.web.replicas.redis_sessions import KEPT_SECONDS, session_keys
 from coretools.web.replicas.stores import MissedEvents
@@ -85,7 +85,9 @@ return found
 class RedisEvents:
     """The events of one session."""
 
-    def __init__(self, engine: RedisEngine, lease: Lease, session: str, *, most_events: int, most_bytes: int) -> None:
+    def __init__(
+        self, engine: RedisConnection, lease: Lease, session: str, *, most_events: int, most_bytes: int
+    ) -> None:
         self._engine = engine
         self._lease = lease
         self._keys = session_keys(engine, session)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from coretools.errors import Unreachable
-from coretools.web.replicas.redis_engine import RedisEngine, Script
+from coretools.services.redis_connection import RedisConnection, Script
 
 BEATS = 5
 """Renewals within one lease, if Redis answers."""
@@ -59,7 +59,7 @@ class Lease:
     """The lease of this replica."""
 
     def __init__(
-        self, engine: RedisEngine, replica: str, seconds: float, *, clock: Callable[[], float] = time.monotonic
+        self, engine: RedisConnection, replica: str, seconds: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.replica = replica
         self.token = ""
@@ -124,6 +124,6 @@ class Lease:
         return outcome, peers
 
 
-def replica_key(engine: RedisEngine, replica: str) -> str:
+def replica_key(engine: RedisConnection, replica: str) -> str:
     """Return the key of a replica's lease."""
     return f"{engine.key('replica')}:{replica}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from coretools.errors import BadSetting
 from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS
-from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
+from coretools.services.redis_connection import RedisConnection, Script, hashed
 
 SKEW_SECONDS = 30.0
 """Allowed clock difference of replicas and Redis; a state minted outside of it counts as used."""
@@ -58,7 +58,7 @@ return redis.call('LRANGE', KEYS[1], 0, -1)
 class RedisUsedStates:
     """The request states whose confirmation was used, on any replica."""
 
-    def __init__(self, engine: RedisEngine) -> None:
+    def __init__(self, engine: RedisConnection) -> None:
         self._engine = engine
 
     async def take(self, nonce: str, minted: float) -> bool:
@@ -82,7 +82,7 @@ class RedisUsedStates:
         await self._engine.run(_KEEP, (self._engine.key("states"),), int(KEYS_SECONDS * 1000))
 
 
-async def shared_keys(engine: RedisEngine, own: Sequence[bytes] = ()) -> tuple[bytes, ...]:
+async def shared_keys(engine: RedisConnection, own: Sequence[bytes] = ()) -> tuple[bytes, ...]:
     """Return the sealing keys of all replicas; store these, or a new one, if there are none yet.
 
     Raises:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from coretools.errors import Conflict, Unreachable
-from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
+from coretools.services.redis_connection import RedisConnection, Script, hashed
 from coretools.web.replicas.redis_lease import Lease, replica_key
 from coretools.web.replicas.stores import Ownership
 
@@ -66,7 +66,7 @@ return gone
 class RedisSessions:
     """The session records of all replicas."""
 
-    def __init__(self, engine: RedisEngine, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, engine: RedisConnection, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._lease = lease
         self._clock = clock
@@ -125,7 +125,7 @@ class RedisSessions:
         return session_keys(self._engine, session)
 
 
-def session_keys(engine: RedisEngine, session: str) -> tuple[str, str, str]:
+def session_keys(engine: RedisConnection, session: str) -> tuple[str, str, str]:
     """Return the keys of a session: record, events, and state of the events."""
     name = hashed(session)
     return engine.key("session", name), engine.key("events", name), engine.key("log", name)

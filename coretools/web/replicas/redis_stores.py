@@ -13,13 +13,14 @@ import anyio
 from mcp.server.subscriptions import SubscriptionBus
 
 from coretools.errors import BadSetting, Unreachable
+from coretools.services.redis_connection import RedisAddress, RedisConnection, Script, hashed
 from coretools.web.common.config import LimitsSection, RedisSection
 from coretools.web.replicas.redis_bus import Channel
-from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
 from coretools.web.replicas.redis_events import RedisEvents
 from coretools.web.replicas.redis_lease import BEATS, Lease, pause_seconds
 from coretools.web.replicas.redis_request_states import RedisUsedStates, shared_keys
 from coretools.web.replicas.redis_sessions import RedisSessions
+from coretools.web.replicas.stores import UNREACHABLE
 
 # Rates over all replicas: GCRA in one script, by the clock of Redis. GCRA keeps one number for each caller, the
 # "theoretical arrival time" of ITU-T I.371. No counter needs a reset, and no window edge allows twice the rate.
@@ -45,7 +46,7 @@ return 0
 class RedisRateLimiter:
     """Limits rates over all replicas."""
 
-    def __init__(self, engine: RedisEngine) -> None:
+    def __init__(self, engine: RedisConnection) -> None:
         self._engine = engine
 
     async def take(self, key: str, *, per_second: float, burst: int) -> float:
@@ -59,6 +60,23 @@ class RedisRateLimiter:
         interval = MICROSECONDS / per_second
         wait: int = await self._engine.run(_TAKE, (self._engine.key("rate", hashed(key)),), interval, burst)
         return wait / MICROSECONDS
+
+
+def connect_to(section: RedisSection) -> RedisConnection:
+    """Create the connection of the replicas, not opened yet.
+
+    Raises:
+        BadSetting: the URL is malformed.
+    """
+    return RedisConnection(
+        RedisAddress(
+            url=section.url,
+            setting="redis.url",
+            prefix=section.prefix,
+            timeout_seconds=section.timeout_seconds,
+            unreachable=UNREACHABLE,
+        )
+    )
 
 
 END_SECONDS = 1.0
@@ -84,7 +102,7 @@ class RedisStores:
         self.replica = section.replica or secrets.token_hex(4)
         if not _NAME.fullmatch(self.replica):
             raise BadSetting("redis.replica: up to 32 small letters, digits and hyphens, such as `a-1`")
-        self._engine = RedisEngine(section)
+        self._engine = connect_to(section)
         self._lease_seconds = section.lease_seconds
         self._lease = Lease(self._engine, self.replica, section.lease_seconds, clock=clock)
         self._limits = limits
@@ -157,12 +175,12 @@ class RedisStores:
         try:
             await self._open()
             # asyncio tasks, not a task group: a fault in one makes this replica unready and must not end the server.
-            tasks += [asyncio.create_task(self._keep_beating()), asyncio.create_task(self._channel.receive())]
+            tasks += [asyncio.create_task(self._keep_beating()), asyncio.create_task(self._channel.listener.run())]
             for task in tasks:
                 task.add_done_callback(_note_end)
             yield
         finally:
-            self._channel.is_over = True
+            self._channel.listener.is_over = True
             with anyio.CancelScope(shield=True):
                 for task in tasks:
                     task.cancel()
@@ -177,8 +195,7 @@ class RedisStores:
             self.sealing_keys = await shared_keys(self._engine)
             await self.beat()
         except Unreachable as error:
-            cause = type(error.__cause__).__name__
-            raise BadSetting(f"redis.url: no Redis answers there, or it refuses us ({cause})") from None
+            raise self._engine.refused(error) from None
 
     async def _keep_beating(self) -> None:
         was_heard, took = True, 0.0

@@ -353,7 +353,7 @@ async def opened(pair: Pair) -> Pair:
 
 async def listens(stores: RedisStores) -> None:
     with anyio.fail_after(SECONDS):
-        await stores._channel.is_open.wait()
+        await stores._channel.listener.is_open.wait()
 
 
 async def test_a_change_is_published_to_every_replica_exactly_once(opened: Pair) -> None:

@@ -1,0 +1,31 @@
+"""Fixtures of the tests of services."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.services.engines import ENGINES, Place
+from tests.web.replicas.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def durable_redis() -> Iterator[RedisServer]:
+    """As docs/deploy/replicas.md configures it for services; for a test that damages it."""
+    server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=list(ENGINES))
+async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    """Where the services of one test are, for each engine."""
+    async with AsyncExitStack() as stack:
+        yield ENGINES[request.param](request, stack)
