@@ -23,6 +23,7 @@ from coretools.errors import CoreError
 from coretools.operations.call import SilentCall
 from coretools.tools.code.renames import RenamedFiles, RenameTools
 from coretools.tools.code.symbol_target import SymbolTarget
+from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.known_files import KnownFiles
 
 
@@ -65,7 +66,7 @@ async def main() -> None:
     seconds = 0.0
     async with open_assembly(Settings(roots=(str(top),), has_undo=False), os.environ) as assembly:
         roots, limits, known = assembly.roots, assembly.settings.limits, KnownFiles()
-        tools = RenameTools(roots, limits, assembly.servers, known_files=known, refuses_syntax_errors=False)
+        tools = RenameTools(roots, limits, assembly.servers, known_files=known, checks=ChangeChecks())
         for target in symbols(roots, top, options.under, options.candidates):
             if done + failed >= options.count:
                 break

@@ -55,6 +55,7 @@ from coretools.tools.commands.tools import CommandTools
 from coretools.tools.commands.trial_tools import TrialTools
 from coretools.tools.commands.workspace import Workspace
 from coretools.tools.diagnostics import Diagnostics
+from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.tool_set import large_read_slots
 from coretools.tools.filesystem.tools import FilesystemTools
@@ -112,6 +113,15 @@ class Resources:
     tier_restrictions: TierRestrictions
     exit_stack: ExitStack
     """Closes them."""
+
+    @property
+    def change_checks(self) -> ChangeChecks:
+        """What file tools check when text changes."""
+        return ChangeChecks(
+            refuses_syntax_errors=self.settings.policy.files.refuses_syntax_errors,
+            servers=self.servers,
+            errors_seconds=self.settings.limits.edit_errors_seconds,
+        )
 
     @property
     def make_filter(self) -> Callable[[], StreamRedactor] | None:
@@ -348,7 +358,7 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
         limits,
         large_reads=shared.large_reads,
         known_files=shared.known_files,
-        refuses_syntax_errors=settings.policy.files.refuses_syntax_errors,
+        checks=resources.change_checks,
         decoder=Decoder(runner),
     )
     for function in files.in_order():
@@ -393,8 +403,7 @@ def _add_code_tools(registry: Registry, resources: Resources, search: SearchTool
     registry.add_set("code", CodeTools(roots, limits, servers, mentions))
     registry.add_set("code", ReferenceTools(roots, limits, servers, mentions))
     registry.add_set("code", CheckTools(roots, limits, servers, repositories))
-    refuses = settings.policy.files.refuses_syntax_errors
-    renames = RenameTools(roots, limits, servers, known_files=known_files, refuses_syntax_errors=refuses)
+    renames = RenameTools(roots, limits, servers, known_files=known_files, checks=resources.change_checks)
     registry.add_set("code", renames)
 
 

@@ -84,6 +84,8 @@ class Limits:
     """A language server that no call used for this long is ended."""
     language_answer_seconds: float = 30.0
     """Longest wait for an answer of a language server, and for it to have read the project."""
+    edit_errors_seconds: float = 1.0
+    """Longest wait, after an edit, for a language server that runs already to name the errors that are new."""
     processes: int = 256
     """Concurrent child processes; a further call is refused."""
     threads: int = 32

@@ -5,6 +5,8 @@ from typing import Literal
 
 from coretools.language_servers.positions import Encoding, Lines
 
+Severity = Literal["error", "warning", "information", "hint"]
+
 Relation = Literal["references", "callers", "implementations", "type", "definition"]
 """Kinds of questions about a symbol."""
 
@@ -51,6 +53,6 @@ class Problem:
     """A diagnostic. Its line counts from 1."""
 
     line: int
-    severity: Literal["error", "warning", "information", "hint"]
+    severity: Severity
     message: str
     code: str

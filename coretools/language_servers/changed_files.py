@@ -39,9 +39,9 @@ class ChangedFiles:
         self.is_complete = True
         """Whether the last look saw every file."""
 
-    def look(self) -> list[FileChange]:
+    def look(self, seconds: float = MAX_SECONDS) -> list[FileChange]:
         """Return what changed since the last look; everything is new to the first."""
-        before, after = self._stamps, self._read()
+        before, after = self._stamps, self._read(seconds)
         changes = [
             FileChange(path, "changed" if path in before else "created")
             for path, stamp in after.items()
@@ -54,9 +54,9 @@ class ChangedFiles:
         self._stamps = after
         return changes
 
-    def _read(self) -> dict[str, Stamp]:
+    def _read(self, seconds: float) -> dict[str, Stamp]:
         stamps: dict[str, Stamp] = {}
-        waiting, deadline = [self._top], time.monotonic() + MAX_SECONDS
+        waiting, deadline = [self._top], time.monotonic() + seconds
         self.is_complete = True
         while waiting:
             if len(stamps) >= MAX_FILES or time.monotonic() > deadline:

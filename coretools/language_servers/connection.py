@@ -9,6 +9,7 @@ Imported with the first question about code: lsprotocol takes half a second.
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from cattrs import BaseValidationError, StructureHandlerNotFoundError
@@ -116,10 +117,12 @@ class Connection:
             self._send({"id": number, "method": method, "params": _CONVERTER.unstructure(params)})
             message = await asyncio.wait_for(future, seconds)
         except TimeoutError:
-            self.notify("$/cancelRequest", types.CancelParams(number))
             raise TimeoutError(f"no answer within {seconds:g} s") from None
         finally:
-            self._waiting.pop(number, None)
+            # Without an answer in time, and if the call was cancelled.
+            if self._waiting.pop(number, None) is not None and (future.cancelled() or not future.done()):
+                with suppress(NoAnswer):
+                    self.notify("$/cancelRequest", types.CancelParams(number))
         if error := message.get("error"):
             text = error.get("message") if isinstance(error, dict) else error
             raise NoAnswer(f"it answers: {str(text)[:300]}")

@@ -39,6 +39,8 @@ class ServerKind:
     """Whether it knows only open files where there is no project file."""
     reports_readiness: bool = False
     """Whether it says when it has read the project (`experimental/serverStatus`), and answers nothing before."""
+    asks_tsserver: bool = False
+    """Whether diagnostics are asked from its tsserver: those that it sends come in parts, without a version."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Its `initializationOptions`, and its answer to questions for settings, by section."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -72,6 +74,7 @@ KINDS: tuple[ServerKind, ...] = (
         get="npm install --save-dev typescript-language-server typescript@5",
         project_files=("tsconfig.json", "jsconfig.json"),
         needs_project=True,
+        asks_tsserver=True,
         # Automatic acquisition of types would ask the network, which is not there.
         settings={"disableAutomaticTypingAcquisition": True, "tsserver": {"useSyntaxServer": "never"}},
     ),

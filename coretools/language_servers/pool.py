@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ from coretools.distribution import is_module_here, needs_extra
 from coretools.errors import CoreError
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.find import FoundServer, find_server, missing_server
+from coretools.language_servers.kinds import kinds_for
 from coretools.roots.root import Root, RootedPath
 
 if TYPE_CHECKING:
@@ -84,6 +86,33 @@ class LanguageServers:
         except NoAnswer as error:
             raise NoAnswer(f"{found.kind.name}: {error}") from error
 
+    def ready(self, place: RootedPath) -> FoundServer | None:
+        """Return the server of a file if one runs and has read the project; costs nothing if none runs."""
+        if not self._sessions or not kinds_for(place.relative):
+            return None
+        found = find_server(place, self._search_path())
+        session = None if found is None else self._sessions.get(found.key)
+        return found if session is not None and session.is_ready and not session.is_late else None
+
+    async def ask_in_time(self, found: FoundServer, work: Work[Answer], seconds: float) -> Answer | None:
+        """Run `work` with a server that is ready; None if it is not, does not answer in time, or may be outdated.
+
+        One that was late is not asked again until it has answered a question without this limit.
+        """
+        session = self._sessions.get(found.key)
+        if session is None or not (session.is_ready and session.sees_every_file):
+            return None
+        result = None
+        with suppress(NoAnswer), anyio.move_on_after(seconds) as scope:
+            async with session.lock:
+                await session.catch_up(scope.deadline - anyio.current_time())
+                answer = await work(session) if session.is_ready and session.sees_every_file else None
+                changed = answer and await session.catch_up(scope.deadline - anyio.current_time())
+                result = answer if session.is_ready and session.sees_every_file and not changed else None
+                session.last_used = anyio.current_time()
+        session.is_late = scope.cancelled_caught
+        return result
+
     async def close(self) -> None:
         """End all servers."""
         self._is_closed = True
@@ -110,6 +139,7 @@ class LanguageServers:
                     result = await self._settled(session, work)
                     if await session.catch_up():
                         remarks.append("files change meanwhile, so this may be incomplete; ask again")
+                session.is_late = False
             finally:
                 session.last_used = anyio.current_time()
             if not session.sees_every_file:

@@ -1,14 +1,14 @@
 """The questions that tools ask a session: places of a symbol, a rename, the diagnostics of a file."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lsprotocol import types
 
-from coretools.language_servers.answers import MAX_SPANS, Problem, Relation, Span, Spans, TextChange
+from coretools.language_servers.answers import MAX_SPANS, Problem, Relation, Severity, Span, Spans, TextChange
 from coretools.language_servers.failure import NoAnswer
-from coretools.language_servers.find import path_of_uri
+from coretools.language_servers.find import file_uri, path_of_uri
 from coretools.language_servers.positions import Lines
 from coretools.language_servers.session import Session
 
@@ -19,7 +19,10 @@ _METHODS = {
     "definition": ("textDocument/definition", "definitionProvider"),
 }
 
-_SEVERITIES = {
+_TSSERVER_CHECKS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync", "suggestionDiagnosticsSync")
+_TSSERVER_SEVERITIES: Mapping[str, Severity] = {"error": "error", "warning": "warning", "suggestion": "hint"}
+
+_SEVERITIES: Mapping[types.DiagnosticSeverity, Severity] = {
     types.DiagnosticSeverity.Error: "error",
     types.DiagnosticSeverity.Warning: "warning",
     types.DiagnosticSeverity.Information: "information",
@@ -141,14 +144,43 @@ async def problems(session: Session, path: str, text: str) -> list[Problem]:
     Raises:
         NoAnswer: none came in time.
     """
-    uri = session.show(path, text)
+    session.show(path, text)
+    return await shown_problems(session, path)
+
+
+async def shown_problems(session: Session, path: str) -> list[Problem]:
+    """Return the diagnostics of a file that was shown.
+
+    Raises:
+        NoAnswer: none came in time.
+    """
+    uri = file_uri(path)
+    if session.found.kind.asks_tsserver:
+        return [one for command in _TSSERVER_CHECKS for one in await _tsserver_problems(session, path, command)]
     if session.can("diagnosticProvider"):
         parameters = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
         report = await session.ask("textDocument/diagnostic", parameters)
         found = getattr(report, "items", [])
     else:
-        found = await session.published_diagnostics()
+        found = await session.published_diagnostics(uri)
     return [_problem(one) for one in found[:MAX_SPANS]]
+
+
+async def _tsserver_problems(session: Session, path: str, command: str) -> list[Problem]:
+    asked = types.ExecuteCommandParams("typescript.tsserverRequest", [command, {"file": path}])
+    answer = await session.ask("workspace/executeCommand", asked)
+    try:
+        return [
+            Problem(
+                int(one["start"]["line"]),
+                _TSSERVER_SEVERITIES.get(one["category"], "information"),
+                str(one["text"]),
+                str(one.get("code", "")),
+            )
+            for one in answer["body"][:MAX_SPANS]
+        ]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise NoAnswer("its answer does not fit the protocol") from error
 
 
 async def _callers(session: Session, symbol: SymbolPosition) -> list[Span]:
@@ -206,6 +238,6 @@ def _edits(
 
 
 def _problem(found: types.Diagnostic) -> Problem:
-    severity = _SEVERITIES.get(found.severity or types.DiagnosticSeverity.Error, "error")
+    severity = _SEVERITIES[found.severity or types.DiagnosticSeverity.Error]
     code = "" if found.code is None else str(found.code)
-    return Problem(found.range.start.line + 1, severity, found.message, code)  # type: ignore[arg-type]  # of the table
+    return Problem(found.range.start.line + 1, severity, found.message, code)

@@ -11,7 +11,7 @@ from lsprotocol import types
 
 from coretools.config.limits import Limits
 from coretools.errors import CoreError
-from coretools.language_servers.changed_files import ChangedFiles, FileChange
+from coretools.language_servers.changed_files import MAX_SECONDS, ChangedFiles, FileChange
 from coretools.language_servers.connection import Connection, structured_diagnostics
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.find import FoundServer, file_uri
@@ -73,17 +73,20 @@ class Session:
         self._capabilities: Mapping[str, object] = {}
         self.encoding: Encoding = "utf-16"
         self.ended_by_us = False
+        self.is_late = False
+        """Whether it did not answer in time after an edit, and has answered no question since."""
         self._limits = limits
         self._stdin = InputBuffer()
         self._halt = anyio.Event()
         self.connection = Connection(self._stdin, found.kind.settings, self._take_notice)
         self._files = ChangedFiles(found.project.path, found.kind.languages, found.kind.project_files)
-        self._open: tuple[str, str] | None = None
-        """URI and text of the open document."""
+        self._open: dict[str, tuple[int, str]] = {}
+        """Version and text of the open documents, by URI."""
         self._version = 0
         self._progress: dict[str, str] = {}
         self._is_quiescent: bool | None = None
-        self._diagnostics: tuple[int, object] | None = None
+        self._diagnostics: dict[str, object] = {}
+        """What it sent of the open documents by itself, by URI."""
         self._news = asyncio.Event()
         self._timeouts = 0
         self._task: asyncio.Task[None] | None = None
@@ -92,6 +95,11 @@ class Session:
     def is_alive(self) -> bool:
         """Whether it can be asked."""
         return self.connection.failure is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be asked and has read the project, as far as it says."""
+        return self.is_alive and bool(self._capabilities) and not self.is_busy
 
     def can(self, provider: str) -> bool:
         """Whether it has a capability, by its name in the protocol: `renameProvider`."""
@@ -146,9 +154,9 @@ class Session:
         self._timeouts = 0
         return result
 
-    async def catch_up(self) -> list[FileChange]:
-        """Tell it which files changed since the last time; return them."""
-        changes = await to_thread.run_sync(self._files.look)
+    async def catch_up(self, seconds: float = MAX_SECONDS) -> list[FileChange]:
+        """Tell it which files changed since the last time; return them. Looks for so long at most."""
+        changes = await to_thread.run_sync(self._files.look, seconds)
         if changes:
             events = [types.FileEvent(file_uri(one.path), _CHANGES[one.change]) for one in changes]
             self.connection.notify("workspace/didChangeWatchedFiles", types.DidChangeWatchedFilesParams(events))
@@ -174,33 +182,46 @@ class Session:
         return bool(self._progress) or unready or self._is_quiescent is False
 
     def show(self, path: str, text: str) -> str:
-        """Open a file for it, in place of the one before, and return its URI. It reads all others by itself."""
-        uri = file_uri(path)
-        if self._open == (uri, text):
-            return uri
-        if self._open is not None:
-            before = types.TextDocumentIdentifier(self._open[0])
-            self.connection.notify("textDocument/didClose", types.DidCloseTextDocumentParams(before))
-        self._version += 1
-        self._diagnostics = None
-        language = self.found.kind.languages.get(ending_of(path), "plaintext")
-        document = types.TextDocumentItem(uri, language, self._version, text)
-        self._open = (uri, text)
-        self.connection.notify("textDocument/didOpen", types.DidOpenTextDocumentParams(document))
-        return uri
+        """Open a file for it, in place of those before, and return its URI. It reads all others by itself."""
+        self.show_only({path: text})
+        return file_uri(path)
 
-    async def published_diagnostics(self) -> list[types.Diagnostic]:
-        """Wait for the diagnostics of the open document that a server sends by itself.
+    def show_only(self, texts: Mapping[str, str]) -> None:
+        """Open files for it with these texts, by absolute path, and close the others."""
+        named = {file_uri(path): (path, text) for path, text in texts.items()}
+        for uri in self._open.keys() - named.keys():
+            closed = types.TextDocumentIdentifier(uri)
+            self.connection.notify("textDocument/didClose", types.DidCloseTextDocumentParams(closed))
+            del self._open[uri]
+        for uri, (path, text) in named.items():
+            if uri not in self._open or self._open[uri][1] != text:
+                self._show_text(uri, path, text)
+
+    def _show_text(self, uri: str, path: str, text: str) -> None:
+        self._version += 1
+        self._diagnostics.pop(uri, None)
+        if uri in self._open:  # not closed and opened again: some servers send empty diagnostics of what was closed
+            changed = types.VersionedTextDocumentIdentifier(self._version, uri)
+            whole = types.TextDocumentContentChangeWholeDocument(text)
+            self.connection.notify("textDocument/didChange", types.DidChangeTextDocumentParams(changed, [whole]))
+        else:
+            language = self.found.kind.languages.get(ending_of(path), "plaintext")
+            document = types.TextDocumentItem(uri, language, self._version, text)
+            self.connection.notify("textDocument/didOpen", types.DidOpenTextDocumentParams(document))
+        self._open[uri] = (self._version, text)
+
+    async def published_diagnostics(self, uri: str) -> list[types.Diagnostic]:
+        """Wait for the diagnostics of an open document that a server sends by itself.
 
         Raises:
             NoAnswer: none came in time.
         """
         with anyio.move_on_after(self._limits.language_answer_seconds):
-            while self._diagnostics is None and self.is_alive:
+            while uri not in self._diagnostics and self.is_alive:
                 await self._wait_for_news()
-        if self._diagnostics is None:
+        if uri not in self._diagnostics:
             raise self.connection.failure or NoAnswer("it sent no diagnostics in time")
-        return structured_diagnostics(self._diagnostics[1])
+        return structured_diagnostics(self._diagnostics[uri])
 
     async def _wait_for_news(self) -> None:
         self._news.clear()
@@ -234,13 +255,16 @@ class Session:
             self._take_progress(str(params.get("token")), params.get("value"))
         elif method == "experimental/serverStatus":
             self._is_quiescent = params.get("quiescent") is True
-        elif method == "textDocument/publishDiagnostics" and self._open and params.get("uri") == self._open[0]:
-            version = params.get("version")
-            if version is None or version == self._version:
-                self._diagnostics = (self._version, params.get("diagnostics"))
+        elif method == "textDocument/publishDiagnostics":
+            self._take_diagnostics(str(params.get("uri")), params)
         else:
             return
         self._news.set()
+
+    def _take_diagnostics(self, uri: str, params: Mapping[str, Any]) -> None:
+        """Keep those of an open document, in its present version."""
+        if uri in self._open and params.get("version") in (None, self._open[uri][0]):
+            self._diagnostics[uri] = params.get("diagnostics")
 
     def _take_progress(self, token: str, value: object) -> None:
         kind = value.get("kind") if isinstance(value, dict) else None

@@ -7,10 +7,14 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 PLAN = json.loads(Path("plan.json").read_text())
 MODE = PLAN["mode"]
+ASKED: list[object] = []
+TEXTS: list[str] = []
 
 
 def send(message: dict[str, object]) -> None:
@@ -65,6 +69,24 @@ def attack() -> str:
     return f"REACHED {reached()} REPLIES {replies}"
 
 
+def crash() -> None:
+    print("no memory left", file=sys.stderr)
+    os._exit(3)
+
+
+def garbage() -> None:
+    sys.stdout.write("Traceback (most recent call last):\n" * 100)
+    sys.stdout.flush()
+
+
+def flood() -> None:
+    while True:
+        send({"method": "window/logMessage", "params": {"type": 3, "message": "x" * 1_000_000}})
+
+
+FAILURES = {"crash": crash, "garbage": garbage, "flood": flood, "hang": partial(time.sleep, 1000)}
+
+
 def answered(number: object, method: str, params: object) -> None:
     uri = Path("a.py").absolute().as_uri()
     here = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 9}}
@@ -74,19 +96,19 @@ def answered(number: object, method: str, params: object) -> None:
         send({"id": number, "result": {"capabilities": {**known, "positionEncoding": "utf-32"}}})
         if MODE == "indexing":
             send({"method": "$/progress", "params": {"token": 1, "value": {"kind": "begin", "title": "Reading"}}})
-    elif MODE == "crash":
-        print("no memory left", file=sys.stderr)
-        os._exit(3)
-    elif MODE == "garbage":
-        sys.stdout.write("Traceback (most recent call last):\n" * 100)
-        sys.stdout.flush()
-    elif MODE == "flood":
-        while True:
-            send({"method": "window/logMessage", "params": {"type": 3, "message": "x" * 1_000_000}})
-    elif MODE == "hang":
-        time.sleep(1000)
+    elif MODE in FAILURES:
+        FAILURES[MODE]()
     elif MODE == "attack":
         send({"id": number, "error": {"code": 1, "message": attack()}})
+    elif MODE == "late" and method == "textDocument/diagnostic":
+        ASKED.append(number)
+        if len(ASKED) % 2:
+            item = {"range": here, "message": f"asked {len(ASKED)} times", "severity": 1}
+            send({"id": number, "result": {"kind": "full", "items": [item]}})
+    elif MODE == "parts" and method == "workspace/executeCommand":
+        kind = params["arguments"][0]  # type: ignore[index]
+        found = {"start": {"line": 1}, "text": TEXTS[-1], "code": 2322, "category": "error"}
+        send({"id": number, "result": {"body": [found] if kind == "semanticDiagnosticsSync" else []}})
     elif method == "textDocument/rename":
         edits = {"zero": [], "stale": [elsewhere], "outside": [here]}[MODE]
         target = "file:///etc/passwd" if MODE == "outside" else uri
@@ -95,7 +117,19 @@ def answered(number: object, method: str, params: object) -> None:
         send({"id": number, "result": {"shape": "of nothing"}})
 
 
+def noticed(method: str, params: dict[str, Any]) -> None:
+    """As typescript-language-server: what is wrong comes in parts, and nothing is wrong with what is closed."""
+    if MODE == "parts" and method in ("textDocument/didOpen", "textDocument/didChange"):
+        changes = params.get("contentChanges") or [params["textDocument"]]
+        TEXTS.append(changes[0]["text"])
+    if MODE == "parts" and method.startswith("textDocument/"):
+        uri = params["textDocument"]["uri"]
+        send({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "diagnostics": []}})
+
+
 while True:
     message = receive()
+    if "id" not in message:
+        noticed(str(message["method"]), message["params"])  # type: ignore[arg-type]
     if "id" in message and "method" in message:
         answered(message["id"], str(message["method"]), message.get("params"))

@@ -9,6 +9,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,14 +27,15 @@ class Projects:
     def __init__(self, top: Path, *modes: str, port: int = 1) -> None:
         self.top, self.other, self.home = top / "root", top / "other", top / "home"
         self.marker = marker()
-        programs = self.top / ".venv" / "bin"
-        for path in (programs, self.other, self.home, *(self.top / mode for mode in modes)):
+        programs, others = self.top / ".venv" / "bin", self.top / "node_modules" / ".bin"
+        for path in (programs, others, self.other, self.home, *(self.top / mode for mode in modes)):
             path.mkdir(parents=True)
         (self.top / ".env").write_text("SECRET=1")
         (self.other / "data").write_text("of another root")
         (self.home / "canary").write_text("canary")
-        (programs / "ty").write_text(f"#!/usr/bin/env python3\n{FAKE.read_text()}")
-        (programs / "ty").chmod(0o755)
+        for program in (programs / "ty", others / "typescript-language-server"):
+            program.write_text(f"#!/usr/bin/env python3\n{FAKE.read_text()}")
+            program.chmod(0o755)
         plan = {
             "marker": self.marker,
             "port": port,
@@ -47,6 +49,7 @@ class Projects:
         for mode in modes:
             (self.top / mode / "a.py").write_text(CODE)
             (self.top / mode / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+            (self.top / mode / "tsconfig.json").write_text("{}")
             (self.top / mode / "plan.json").write_text(json.dumps(plan | {"mode": mode}))
 
     @contextmanager
@@ -104,20 +107,25 @@ RENAMES = {
 }
 
 
+CHECKS = ("late", "parts")
+
+
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> Projects:
-    return Projects(tmp_path_factory.mktemp("projects"), "attack", *FAILURES, *RENAMES)
+    return Projects(tmp_path_factory.mktemp("projects"), "attack", *FAILURES, *RENAMES, *CHECKS)
 
 
 @pytest.fixture(scope="module")
 def client(projects: Projects) -> Iterator[Peer]:
-    with projects.served("--limit", "language_servers=1") as served:
+    with projects.served("--limit", "language_servers=1", "--limit", "edit_errors_seconds=0.2") as served:
         yield served
 
 
 def test_only_a_question_starts_a_server(projects: Projects) -> None:
-    """language-servers-1"""
+    """language-servers-1, code-21"""
     with projects.served() as client:
+        client.call("edit_file", path="attack/a.py", edits=[{"old": "'x'", "new": "'x' "}])
+        client.call("edit_file", path="attack/a.py", edits=[{"old": "'x' ", "new": "'x'"}])
         client.ask("tools/call", {"name": "code_symbols", "arguments": {"path": "attack/a.py"}})
         assert processes_with(projects.marker) == []
         assert not (projects.home / "cache" / "coretools" / "language-servers").exists()
@@ -152,3 +160,21 @@ def test_the_server_that_was_used_longest_ago_makes_room(client: Peer, projects:
     wait_until_some(projects.marker)
     asked(client, "shapeless")
     assert wait_until_none(projects.marker) == []
+
+
+def test_a_server_that_is_late_after_an_edit_is_not_asked_by_edits_until_it_answers(client: Peer) -> None:
+    """code-23: its second answer never comes, and there is no third question."""
+    check = partial(client.call, "code_check", paths=["late/a.py"])
+    assert "asked 1 times" in str(check())
+    for new in ("'y'", "'x'"):
+        edited = client.call("edit_file", path="late/a.py", edits=[{"old": "parse('", "new": f"parse({new}[0]+'"}])
+        assert "new error" not in str(edited)
+    assert "asked 3 times" in str(check())
+
+
+def test_diagnostics_that_come_in_parts_or_of_what_was_closed_are_no_answer(client: Peer, projects: Projects) -> None:
+    """language-servers-10"""
+    file = projects.top / "parts" / "a.ts"
+    for text in ("first", "second"):
+        file.write_text(text)
+        assert f"a.ts:1: error: {text} [2322]" in str(client.call("code_check", paths=["parts/a.ts"]))

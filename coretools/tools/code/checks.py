@@ -2,7 +2,7 @@
 
 import time
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, Field
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from coretools.config.limits import Limits
 from coretools.errors import CoreError, InvalidArguments
 from coretools.escapes import escape_controls
-from coretools.language_servers.answers import Problem
+from coretools.language_servers.answers import Problem, Severity
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.kinds import kinds_for
 from coretools.language_servers.pool import LanguageServers
@@ -36,7 +36,6 @@ _MESSAGE_CHARACTERS = 500
 _NOTHING = "no source files there"
 _NOTHING_CHANGED = "no source file differs from the last commit; name paths to check others"
 
-Severity = Literal["error", "warning", "information", "hint"]
 _RANKS: dict[str, int] = {"error": 0, "warning": 1, "information": 2, "hint": 3}
 
 

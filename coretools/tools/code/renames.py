@@ -23,6 +23,7 @@ from coretools.roots.write_together import MAX_CHANGES, FileChange
 from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName
 from coretools.tools.code.server_questions import Rename, asked_rename
 from coretools.tools.code.symbol_target import MAX_BYTES, SymbolTarget, find_target
+from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.edit_diff import SHOWN_LINES
 from coretools.tools.filesystem.edited_file import EditedFile, EditingToolSet
 from coretools.tools.filesystem.edits import EditedText, Hunk
@@ -59,9 +60,9 @@ class RenameTools(EditingToolSet):
         servers: LanguageServers,
         *,
         known_files: KnownFiles,
-        refuses_syntax_errors: bool,
+        checks: ChangeChecks,
     ) -> None:
-        super().__init__(roots, limits, known_files=known_files, refuses_syntax_errors=refuses_syntax_errors)
+        super().__init__(roots, limits, known_files=known_files, checks=checks)
         self._servers = servers
 
     @same_policy_as("edit_file")
@@ -106,9 +107,10 @@ class RenameTools(EditingToolSet):
             )
         write = partial(self._write, target, rename, dry_run=dry_run, call=call)
         edited = await to_thread.run_sync(write)
+        errors = await to_thread.run_sync(partial(self._errors_of, edited, dry_run=dry_run))
         most_lines = max(_LEAST_LINES, SHOWN_LINES // len(edited))
         return RenamedFiles(
-            files=[one.result(dry_run=dry_run, most_lines=most_lines) for one in edited],
+            files=[one.result(dry_run=dry_run, errors=errors, most_lines=most_lines) for one in edited],
             notes=list(answer.remarks),
             replaced=sum(one.edited.replaced for one in edited),
         )
@@ -187,7 +189,7 @@ class RenameTools(EditingToolSet):
             before=before,
             edited=EditedText(after, len(hunks), tuple(hunks)),
             foreign_change=self._known_files.change_since(call, content),
-            syntax=self._check_syntax(content.display_path, before.text, after),
+            syntax=self._checks.syntax(content.display_path, before.text, after),
         )
 
 

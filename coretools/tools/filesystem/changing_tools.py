@@ -14,6 +14,7 @@ from coretools.roots.read import FileContent, open_file
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
 from coretools.tools.filesystem.known_files import NO_DIFF
 from coretools.tools.filesystem.new_content import appended, encoded, expected_version, old_text
+from coretools.tools.filesystem.new_errors import ChangedText, NewErrors
 from coretools.tools.filesystem.results import ChangeResult
 from coretools.tools.filesystem.syntax_errors import SyntaxCheck, introduced_faults
 from coretools.tools.filesystem.tool_set import (
@@ -91,10 +92,10 @@ class ChangingTools(FileToolSet):
     ) -> ChangeResult:
         """Create a text file, replace the whole content of one, or append to one.
 
-        Returns "created", "replaced" or "appended to" with the path and the size in bytes, and the syntax errors that
-        were not there before. An existing file is replaced without a flag; but if a person or a command changed it
-        after you last read or wrote it, the call is refused and shows that change (`append` keeps it instead). The
-        former content can be brought back by undo. Up to 16 MiB; a missing directory is an error unless
+        Returns "created", "replaced" or "appended to" with the path and the size in bytes, and the errors that were not
+        there before, as edit_file does. An existing file is replaced without a flag; but if a person or a command
+        changed it after you last read or wrote it, the call is refused and shows that change (`append` keeps it
+        instead). The former content can be brought back by undo. Up to 16 MiB; a missing directory is an error unless
         `create_parents` is set. To change a part of a file use edit_file, which sends less and can't lose the rest.
         """
         data = encoded(content, path, self._limits)
@@ -104,8 +105,10 @@ class ChangingTools(FileToolSet):
             if append:
                 new = appended(self._roots, self._limits, path, content, expected_hash=expected_hash)
                 data, expected = new.data, new.version
-                syntax = self._check_syntax(path, new.before, new.text)
+                before, text = new.before, new.text
+                syntax = self._checks.syntax(path, before, text)
             else:
+                before, text = self._text_to_compare(path), content
                 expected = self._replaceable_version(path, data, expected_hash, call, overwrite=overwrite)
                 syntax = self._check_written(path, content)
             # Where something was to be appended to nothing, nothing may be there now.
@@ -116,8 +119,11 @@ class ChangingTools(FileToolSet):
             self._known_files.record(call, written.place, data)
         did = "created" if written.created else "appended to" if append else "replaced"
         message = f"{did} {written.display_path}, {written.size} bytes{self._settings_note(path)}"
-        note = syntax.note(written.display_path)
-        details = {"created": written.created, **syntax.facts(), **self._change()}
+        change = self._change()
+        errors = {} if syntax.faults else self._checks.new_errors([ChangedText(written.place, before, text)])
+        found = errors.get(written.place, NewErrors())
+        note = syntax.note(written.display_path) or found.note(written.display_path)
+        details = {"created": written.created, **syntax.facts(), **found.facts(), **change}
         return ChangeResult(message=f"{message}\n{note}" if note else message, details=details)
 
     @tool(Effect.CHANGE, title="Delete file")
@@ -238,7 +244,12 @@ class ChangingTools(FileToolSet):
         check = introduced_faults(path, None, content)
         if not check.faults:
             return check
-        return self._check_syntax(path, old_text(self._roots, self._limits, path), content)
+        return self._checks.syntax(path, old_text(self._roots, self._limits, path), content)
+
+    def _text_to_compare(self, path: str) -> str | None:
+        """The text of a file before it is replaced, if a language server will be asked; else None."""
+        is_compared = self._checks.asks_about(self._roots.place(path))
+        return old_text(self._roots, self._limits, path) if is_compared else None
 
     def _require_known(self, path: str, data: bytes, call: Call) -> Version | None:
         """Refuse to replace what somebody else changed; return the version that may be replaced, None for any.

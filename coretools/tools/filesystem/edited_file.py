@@ -1,15 +1,17 @@
 """The edits of one file, computed and not written yet: what `edit_file` and `edit_files` have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coretools.errors import EditRefused
 from coretools.operations.call import Call
 from coretools.roots.read import FileContent, read_bytes
+from coretools.roots.root import RootedPath
 from coretools.roots.text import DecodedText, decode
 from coretools.roots.write_together import FileChange, write_together
 from coretools.tools.filesystem.edit_diff import SHOWN_CHARACTERS, SHOWN_LINES, unified_diff
 from coretools.tools.filesystem.edits import Edit, EditedText, apply_edits
+from coretools.tools.filesystem.new_errors import ChangedText, NewErrors
 from coretools.tools.filesystem.results import EditResult
 from coretools.tools.filesystem.syntax_errors import SyntaxCheck
 from coretools.tools.filesystem.tool_set import FileToolSet, require_hash, with_foreign_change
@@ -40,9 +42,12 @@ class EditedFile:
         """
         return self.before.encode(self.edited.text)
 
-    def result(self, *, dry_run: bool, most_lines: int = SHOWN_LINES) -> EditResult:
-        """The answer, with at most this many lines of the diff."""
+    def result(
+        self, *, dry_run: bool, errors: Mapping[RootedPath, NewErrors], most_lines: int = SHOWN_LINES
+    ) -> EditResult:
+        """The answer, with at most this many lines of the diff, and the new errors of this file among `errors`."""
         path = self.content.display_path
+        new = errors.get(self.content.place, NewErrors())
         return EditResult(
             path=path,
             replaced=self.edited.replaced,
@@ -50,8 +55,8 @@ class EditedFile:
             diff=self._diff(most_lines) if self.is_changed else "",
             foreign_change=self.foreign_change,
             reindented=self.edited.reindented,
-            syntax_note=self.syntax.note(path, would=dry_run),
-            details=self.syntax.facts(),
+            note=self.syntax.note(path, would=dry_run) or new.note(path),
+            details={**self.syntax.facts(), **new.facts()},
         )
 
     def _diff(self, most_lines: int) -> str:
@@ -78,9 +83,17 @@ class EditingToolSet(FileToolSet):
             edited = apply_edits(before.text, edits, display_path=content.display_path, most_characters=limit)
         except EditRefused as error:
             raise EditRefused(with_foreign_change(str(error), foreign), **error.facts) from error
-        syntax = self._check_syntax(content.display_path, before.text, edited.text)
+        syntax = self._checks.syntax(content.display_path, before.text, edited.text)
         return EditedFile(
             path=path, content=content, before=before, edited=edited, foreign_change=foreign, syntax=syntax
+        )
+
+    def _errors_of(self, edited: Sequence[EditedFile], *, dry_run: bool) -> Mapping[RootedPath, NewErrors]:
+        """The errors that edits introduced once they are written. Where the syntax is wrong, that is said alone."""
+        if dry_run or any(file.syntax.faults for file in edited):
+            return {}
+        return self._checks.new_errors(
+            [ChangedText(file.content.place, file.before.text, file.edited.text) for file in edited if file.is_changed]
         )
 
     def _write_changes(self, tool: str, changes: Sequence[FileChange], call: Call) -> None:

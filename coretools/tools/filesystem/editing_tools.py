@@ -41,12 +41,13 @@ class EditingTools(EditingToolSet):
     ) -> EditResult:
         """Replace exact pieces of text in one file, at one place or, with `all`, at every one.
 
-        Returns the number of replacements, a diff, and the syntax errors that were not there before. Each `old` must
+        Returns the number of replacements, a diff, and the errors that were not there before: of syntax, and, if a
+        language server runs already (code_check starts one), up to five that it finds in the file. Each `old` must
         occur exactly once in the file, unless `all` is set or `line` chooses one match; otherwise the answer is an
         error with the closest text, or with the lines of all matches. All edits are applied, or none. Where lines of
         `old` differ from the file in their indentation alone, they match, `new` is indented like the file, and the
-        answer reports it. Other people's changes elsewhere in the file are kept and shown. undo reverts the edit.
-        For several files that must change together use edit_files; to create a file or rewrite all of it, write_file.
+        answer reports it. Other people's changes elsewhere in the file are kept and shown. undo reverts the edit. For
+        several files that must change together use edit_files; to create a file or rewrite all of it, write_file.
         Example: {"path": "a.py", "edits": [{"old": "def load(", "new": "def load_all("}]}.
         """
         with (
@@ -58,4 +59,4 @@ class EditingTools(EditingToolSet):
                 data = file.data()
                 write_bytes(self._roots, path, data, expected=file.content.version)
                 self._known_files.record(call, file.content.place, data)
-        return file.result(dry_run=dry_run)
+        return file.result(dry_run=dry_run, errors=self._errors_of([file], dry_run=dry_run))

@@ -67,12 +67,12 @@ class MultiFileTools(EditingToolSet):
     ) -> EditsResult:
         """Replace exact pieces of text in several files: in all of them, or in none.
 
-        Returns a diff of each file, and the syntax errors that were not there before. Every edit works as in edit_file,
-        and all are checked before anything is written: if one is refused, nothing is changed, and the error names every
-        refusal. If a write fails later, as on a full disk, the files written before are put back. Up to 100 files; they
-        must exist. For one file use edit_file, to create files write_file. Example: {"files": [{"path": "a.py",
-        "edits": [{"old": "f(x)", "new": "g(x)"}]}, {"path": "b.py", "edits": [{"old": "import f", "new": "import
-        g"}]}]}.
+        Returns a diff of each file, and the errors that were not there before, as edit_file does. Every edit works as
+        in edit_file, and all are checked before anything is written: if one is refused, nothing is changed, and the
+        error names every refusal. If a write fails later, as on a full disk, the files written before are put back. Up
+        to 100 files; they must exist. For one file use edit_file, to create files write_file. Example: {"files":
+        [{"path": "a.py", "edits": [{"old": "f(x)", "new": "g(x)"}]}, {"path": "b.py", "edits": [{"old": "import f",
+        "new": "import g"}]}]}.
         """
         paths = [file.path for file in files]
         with nullcontext() if dry_run else lock_paths(self._roots, *paths):
@@ -85,7 +85,10 @@ class MultiFileTools(EditingToolSet):
             if changes and not dry_run:
                 self._write_changes("edit_files", changes, call)
         most_lines = max(_LEAST_LINES, SHOWN_LINES // len(edited))
-        return EditsResult(files=[file.result(dry_run=dry_run, most_lines=most_lines) for file in edited])
+        errors = self._errors_of(edited, dry_run=dry_run)
+        return EditsResult(
+            files=[file.result(dry_run=dry_run, errors=errors, most_lines=most_lines) for file in edited]
+        )
 
     def _edit_all(self, files: Sequence[FileEdits], call: Call) -> list[EditedFile]:
         """Apply all edits in memory.
@@ -145,7 +148,7 @@ class MultiFileTools(EditingToolSet):
             raise TooLarge(f"patch: {len(patches)} files; at most {MAX_FILES} in one call")
         paths = [path for one in patches for path in (one.path, one.new_path) if path]
         with nullcontext() if dry_run else lock_paths(self._roots, *paths):
-            planner = PatchPlanner(self._roots, self._limits, self._check_syntax)
+            planner = PatchPlanner(self._roots, self._limits, self._checks.syntax)
             files = [planner.plan(one) for one in patches]
             if not dry_run:
                 self._write_changes("apply_patch", [change for file in files for change in file.changes], call)

@@ -27,8 +27,8 @@ class EditResult(Result):
     """What somebody else changed since the client last read the file, which the edit keeps."""
     reindented: tuple[int, ...] = ()
     """The lines of the new text where the edit took the indentation of the file."""
-    syntax_note: str = ""
-    """The syntax errors that the edit introduced."""
+    note: str = ""
+    """The errors that the edit introduced."""
     details: dict[str, Any] = Field(default_factory=dict)
 
     def text(self) -> str:
@@ -39,8 +39,8 @@ class EditResult(Result):
         else:
             times += self._indentation()
             edit = f"{'would edit' if self.dry_run else 'edited'} {self.path}: {times}\n{self.diff}"
-        if self.syntax_note:
-            edit = f"{edit}{self.syntax_note}\n"
+        if self.note:
+            edit = f"{edit}{self.note}\n"
         if not self.foreign_change:
             return edit
         gap = "" if edit.endswith("\n") else "\n"
@@ -50,7 +50,7 @@ class EditResult(Result):
         )
 
     def facts(self) -> dict[str, object]:
-        """Number of replaced matches, and the result of the syntax check."""
+        """Number of replaced matches, the result of the syntax check, and the number of new errors."""
         return {"replaced": self.replaced, "dry_run": self.dry_run, **self.details}
 
     def _indentation(self) -> str:

@@ -14,8 +14,8 @@ from coretools.operations.declare import Aliases
 from coretools.process.decoding.decoder import Decoder
 from coretools.roots.editor_settings import new_settings_note, settings_at
 from coretools.roots.root_set import Roots
+from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.known_files import KnownFiles
-from coretools.tools.filesystem.syntax_errors import SyntaxCheck, introduced_faults, refuse_faults
 
 LARGE_READS = 2
 """Larger files read at the same time. Each read holds several times the size of the file, and the interpreter's lock
@@ -68,31 +68,19 @@ class FileToolSet:
         *,
         large_reads: threading.Semaphore | None = None,
         known_files: KnownFiles | None = None,
-        refuses_syntax_errors: bool = False,
+        checks: ChangeChecks | None = None,
         decoder: Decoder | None = None,
     ) -> None:
         """`large_reads` and `known_files` are those of the server; by default these tools have their own.
 
-        `refuses_syntax_errors`: a change that introduces some is refused, not only reported. Without a `decoder`
-        pictures and PDF are described as other binary files are.
+        Without a `decoder` pictures and PDF are described as other binary files are.
         """
         self._roots = roots
         self._limits = limits
         self._large_reads = large_reads or large_read_slots()
         self._known_files = known_files or KnownFiles()
         self._decoder = decoder
-        self._refuses_syntax_errors = refuses_syntax_errors
-
-    def _check_syntax(self, display_path: str, before: str | None, after: str) -> SyntaxCheck:
-        """The syntax errors that a change introduces; `before` is None for a new file.
-
-        Raises:
-            EditRefused: it introduces some, and the operator wants no such change.
-        """
-        check = SyntaxCheck() if before == after else introduced_faults(display_path, before, after)
-        if self._refuses_syntax_errors:
-            refuse_faults(check, display_path)
-        return check
+        self._checks = checks or ChangeChecks()
 
     def _change(self) -> dict[str, int]:
         """The fact that names the change just made, by which undo takes it back; none without a journal."""

@@ -1,5 +1,6 @@
 """`code_references`, `code_rename` and `code_check` with a real language server (docs/specs/code.md)."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,10 @@ def main() -> None:
     config = Config()
     config.load("x")  # load it
 """
+USE = 'from store import put\n\nold: int = "wrong before"\nput("a")\n'
+NEW_ERROR = """[use.py: a new error (ty):]
+line 4: Argument to function `put` is incorrect: Expected `str`, found `Literal[1]` [invalid-argument-type]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +50,10 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(top: Path) -> Iterator[Peer]:
-    with peer(top, environment={"PATH": "/usr/bin:/bin"}) as served:
+def client(top: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    # A home of its own: a login shell's PATH has what the user installed.
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path_factory.mktemp("home"))}
+    with peer(top, environment=environment) as served:
         served.start_session()
         yield served
 
@@ -171,3 +178,37 @@ def test_a_new_name_that_is_no_name_is_refused(client: Peer) -> None:
     """code-17"""
     refused = text(client, "code_rename", path="config.py", symbol="Config", new_name="a b")
     assert refused == "new_name: 'a b' is no name; give one such as load_all"
+
+
+def test_a_change_tells_its_new_errors_and_nothing_else(client: Peer, top: Path) -> None:
+    """code-21, code-22: while a server runs; five in all, none that was there, none for a dry run."""
+    for name, content in (("store.py", "def put(key: str) -> str:\n    return key\n"), ("use.py", USE)):
+        (top / name).write_text(content)
+    text(client, "code_check", paths=["use.py"])
+
+    def edited(old: str, new: str, *, dry_run: bool = False) -> str:
+        return text(client, "edit_file", path="use.py", edits=[{"old": old, "new": new}], dry_run=dry_run)
+
+    assert "new error" not in edited('put("a")', "put(1)", dry_run=True)
+    assert edited('put("a")', "put(1)").endswith(NEW_ERROR)
+    assert "new error" not in edited("import put\n", "import put\n\n\n"), "only moved"
+    assert "new error" not in edited("put(1)", 'put("b")')
+    text(client, "run_command", command="echo 'def get() -> int: return 1' > more.py")
+    assert "new error" not in edited("import put\n", "import put\nfrom more import get\n"), "a command made it"
+    both = text(
+        client,
+        "edit_files",
+        files=[
+            {"path": "store.py", "edits": [{"old": "put(key: str)", "new": "put(key: int, by: str)"}]},
+            {"path": "use.py", "edits": [{"old": "old: ", "new": "# the old one\nold: "}]},
+        ],
+    )
+    assert "[store.py: a new error (" in both
+    assert "[use.py: 2 new errors (" in both
+    many = asked(client, "write_file", path="many.py", content="".join(f"one{n}\n" for n in range(7)))
+    assert many["content"][0]["text"].endswith("\nand 2 more")
+    assert "line 5: " in many["content"][0]["text"]
+    assert "line 6: " not in many["content"][0]["text"]
+    assert '"new_errors": 7' in json.dumps(many)
+    renamed = text(client, "code_rename", path="store.py", symbol="put", new_name="get")
+    assert "[use.py: a new error (" in renamed, "use.py has another get"

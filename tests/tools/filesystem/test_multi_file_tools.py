@@ -28,6 +28,7 @@ from coretools.errors import (
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.multi_file_tools import FileEdits
 from coretools.tools.filesystem.tools import FilesystemTools
@@ -132,7 +133,7 @@ def test_concurrent_edits_of_the_same_files_are_all_applied(files: FilesystemToo
 
 def test_the_operator_can_refuse_edits_with_new_syntax_errors(roots: Roots, tmp_path: Path) -> None:
     """filesystem-51: every tool that writes text; a file with an old error can still be edited."""
-    files = FilesystemTools(roots, Limits(), refuses_syntax_errors=True)
+    files = FilesystemTools(roots, Limits(), checks=ChangeChecks(refuses_syntax_errors=True))
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "old.py").write_text("y = (\nz = 1\n")
     before = contents(tmp_path)
