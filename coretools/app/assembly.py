@@ -403,7 +403,7 @@ def _add_code_tools(registry: Registry, resources: Resources, search: SearchTool
     registry.add_set("code", CodeTools(roots, limits, servers, mentions))
     registry.add_set("code", ReferenceTools(roots, limits, servers, mentions))
     registry.add_set("code", CheckTools(roots, limits, servers, repositories))
-    renames = RenameTools(roots, limits, servers, known_files=known_files, checks=resources.change_checks)
+    renames = RenameTools(roots, limits, servers, mentions, known_files=known_files, checks=resources.change_checks)
     registry.add_set("code", renames)
 
 

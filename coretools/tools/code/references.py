@@ -17,7 +17,8 @@ from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.code.reference_list import FoundReferences, ReferenceReader
 from coretools.tools.code.server_questions import asked_places
-from coretools.tools.code.symbol_target import SymbolTarget, find_target
+from coretools.tools.code.symbol_search import SymbolSearch
+from coretools.tools.code.symbol_target import SymbolTarget
 from coretools.tools.code.text_mentions import TextMentions
 from coretools.truncation import and_more
 
@@ -26,8 +27,11 @@ NAMED_FILES = 5
 
 SourcePath = Annotated[
     str,
-    Field(description="Source file that defines or mentions the symbol"),
-    Aliases("relative_path", "file_path", "file"),
+    Field(
+        description="Source file that defines or mentions the symbol, or a directory in which one file defines it;"
+        " default the first root"
+    ),
+    Aliases("relative_path", "file_path", "file", "directory"),
 ]
 SymbolName = Annotated[
     str,
@@ -49,13 +53,14 @@ class ReferenceTools:
         self._limits = limits
         self._servers = servers
         self._mentions = mentions
+        self._symbols = SymbolSearch(roots, limits, mentions)
         self._limiter = CapacityLimiter(limits.threads)
 
     @tool(Effect.READ, title="Code references")
     async def code_references(
         self,
-        path: SourcePath,
         symbol: SymbolName,
+        path: SourcePath = ".",
         *,
         line: SymbolLine = None,
         relation: Annotated[
@@ -83,10 +88,10 @@ class ReferenceTools:
         `definition` in place of it. A language server answers, which knows what a name means: others of the same name
         are left out. If there is none, or it is still indexing or fails, the first line in brackets says so, and the
         lines are matches of the text. The last lines in brackets say what is left out. To see the definition itself
-        take code_symbols with `name`; to rename, code_rename. Example: {"path": "src/config.py", "symbol":
-        "Config.load"}.
+        take code_symbols with `name`; to rename, code_rename. Example: {"symbol": "Config.load", "path":
+        "src/config.py"}.
         """
-        target = await to_thread.run_sync(partial(find_target, self._roots, path, symbol, line), limiter=self._limiter)
+        target = await self._symbols.find(path, symbol, line)
         deadline = time.monotonic() + self._limits.search_seconds
         try:
             spans, answer = await asked_places(self._servers, target, relation)

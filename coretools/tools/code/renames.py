@@ -22,7 +22,9 @@ from coretools.roots.write import lock_paths
 from coretools.roots.write_together import MAX_CHANGES, FileChange
 from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName
 from coretools.tools.code.server_questions import Rename, asked_rename
-from coretools.tools.code.symbol_target import MAX_BYTES, SymbolTarget, find_target
+from coretools.tools.code.symbol_search import SymbolSearch
+from coretools.tools.code.symbol_target import MAX_BYTES, SymbolTarget
+from coretools.tools.code.text_mentions import TextMentions
 from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.edit_diff import SHOWN_LINES
 from coretools.tools.filesystem.edited_file import EditedFile, EditingToolSet
@@ -58,20 +60,22 @@ class RenameTools(EditingToolSet):
         roots: Roots,
         limits: Limits,
         servers: LanguageServers,
+        mentions: TextMentions,
         *,
         known_files: KnownFiles,
         checks: ChangeChecks,
     ) -> None:
         super().__init__(roots, limits, known_files=known_files, checks=checks)
         self._servers = servers
+        self._symbols = SymbolSearch(roots, limits, mentions)
 
     @same_policy_as("edit_file")
     @tool(Effect.CHANGE, title="Rename symbol")
     async def code_rename(
         self,
-        path: SourcePath,
         symbol: SymbolName,
         new_name: Annotated[str, Field(description="The new name, without its class or module"), Aliases("to")],
+        path: SourcePath = ".",
         *,
         line: SymbolLine = None,
         dry_run: Annotated[
@@ -84,12 +88,12 @@ class RenameTools(EditingToolSet):
         Returns the number of replacements and a diff of each file. Only what means this symbol is renamed: others of
         the same name, strings and comments stay. Every place is compared with the file before anything is written; if
         one does not have the old name, nothing is changed. No replacement at all is an error. Up to 200 files. undo
-        reverts it. Without a language server it is refused: take search_text and edit_files. Example: {"path":
-        "src/config.py", "symbol": "Config.load", "new_name": "read"}.
+        reverts it. Without a language server it is refused: take search_text and edit_files. Example:
+        {"symbol": "Config.load", "new_name": "read", "path": "src/config.py"}.
         """
         if not _NEW_NAME.fullmatch(new_name):
             raise InvalidArguments(f"new_name: {new_name!r} is no name; give one such as load_all")
-        target = await to_thread.run_sync(partial(find_target, self._roots, path, symbol, line))
+        target = await self._symbols.find(path, symbol, line)
         try:
             rename, answer = await asked_rename(self._servers, target, new_name, self._lines)
         except NoAnswer as reason:

@@ -66,6 +66,16 @@ def text(client: Peer, tool: str, **arguments: object) -> str:
     return str(asked(client, tool, **arguments)["content"][0]["text"])
 
 
+def test_a_name_alone_finds_what_one_file_defines(client: Peer) -> None:
+    """code-12, code-13"""
+    by_name = text(client, "code_references", symbol="Config.load")
+    assert by_name == text(client, "code_references", path="config.py", symbol="Config.load")
+    several = text(client, "code_references", symbol="load")
+    assert several.startswith("load: defined in several places: config.py:2 function Config.load, config.py:7 ")
+    assert text(client, "code_references", symbol="absent").startswith("absent: nothing defines absent")
+    assert "give the file in `path`" in text(client, "code_references", symbol="load", line=3)
+
+
 def test_references_are_grouped_by_file_with_the_function_around_them(client: Peer) -> None:
     """code-12, code-14: not the method of another class."""
     found = text(client, "code_references", path="config.py", symbol="Config.load")
