@@ -20,6 +20,7 @@ from coretools.cli.command_runner import CommandRunner
 from coretools.cli.common.candidates import Candidate
 from coretools.cli.common.terminal import for_terminal, print_error, program_name
 from coretools.cli.completion import candidates
+from coretools.cli.completion_key import completion_keys
 from coretools.cli.line_words import needs_more, quoted, split_at_cursor
 from coretools.client.common.state_files import is_own_file
 from coretools.config.logs import divert_log
@@ -191,6 +192,7 @@ def _session(completer: "Completer", history_file: Path | None, output: "Output"
         history=Remembered(history_file) if history_file else InMemoryHistory(),
         completer=completer,
         complete_while_typing=False,
+        key_bindings=completion_keys(completer),
         multiline=Condition(lambda: needs_more(get_app().current_buffer.text)),
         prompt_continuation="... ",
         enable_open_in_editor=False,
