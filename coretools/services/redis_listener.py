@@ -36,6 +36,7 @@ class RedisListener:
         what: str,
         on_open: Callable[[bool], Awaitable[None]],
         on_message: Callable[[bytes], Awaitable[None]],
+        on_loss: Callable[[], None] = lambda: None,
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
         """`what` is received, for the log. `on_open` gets whether messages may have been missed since the last time."""
@@ -44,6 +45,7 @@ class RedisListener:
         self._what = what
         self._on_open = on_open
         self._on_message = on_message
+        self._on_loss = on_loss
         self._quiet_seconds = quiet_seconds
         self.is_open = asyncio.Event()
         """Set while the subscription works."""
@@ -62,6 +64,7 @@ class RedisListener:
                 logger.warning("%s are not received now: %s", self._what, type(error).__name__)
             finally:
                 self.is_open.clear()
+                self._on_loss()
                 await _closed(pubsub)
             has_gap = True
             if not self.is_over:

@@ -139,7 +139,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Getters:
-    """Those of this process that want an item of one queue. Only the first asks Redis and waits."""
+    """Those of this process that wait for an item of one queue. Only the first asks Redis again and again."""
 
     first: anyio.Lock = field(default_factory=anyio.Lock)
     changed: anyio.Event = field(default_factory=anyio.Event)
@@ -170,10 +170,15 @@ class RedisQueues:
         self._limits.check(queue.removesuffix(DEAD_SUFFIX), b"")
         getters = self._getters.setdefault(queue, _Getters())
         getters.count += 1
+        lease = microseconds(lease_seconds)
         try:
+            # At once with the others, while there is something: the store may take long to write each lease.
+            item = await self._take(queue, lease)
+            if isinstance(item, WorkItem):
+                return item
             async with getters.first:
                 await self._listen()
-                return await self._wait_for(queue, getters, microseconds(lease_seconds))
+                return await self._wait_for(queue, getters, lease)
         finally:
             getters.count -= 1
             if not getters.count:
@@ -208,12 +213,19 @@ class RedisQueues:
     async def _wait_for(self, queue: str, getters: _Getters, lease: int) -> WorkItem:
         while True:
             changed = getters.changed
-            item_id, *rest = await self._connection.run(_GET, self._keys(queue), *self._words(queue), lease)
-            if rest:
-                return WorkItem(id=item_id.decode(), queue=queue, attempt=rest[0], data=rest[1])
+            item = await self._take(queue, lease)
+            if isinstance(item, WorkItem):
+                return item
             # The end of a lease is announced by nothing.
-            with anyio.move_on_after(None if item_id < 0 else item_id / MICROSECONDS):
+            with anyio.move_on_after(item):
                 await changed.wait()
+
+    async def _take(self, queue: str, lease: int) -> WorkItem | float | None:
+        """Lease the first item; without one return the seconds until the first lease ends, None if there is none."""
+        first, *rest = await self._connection.run(_GET, self._keys(queue), *self._words(queue), lease)
+        if rest:
+            return WorkItem(id=first.decode(), queue=queue, attempt=rest[0], data=rest[1])
+        return None if first < 0 else first / MICROSECONDS
 
     async def _end(self, item: WorkItem, ending: _Ending, lease: int = 0) -> bool:
         item_id, _, number = item.id.partition(":")
@@ -227,8 +239,9 @@ class RedisQueues:
                 self._connection,
                 (self._channel,),
                 what="changes of queues",
-                on_open=self._wake_all,
+                on_open=self._opened,
                 on_message=self._wake,
+                on_loss=self._wake_all,
             )
             await self._tasks.enter_async_context(listening(self._listener))
         if not self._listener.is_open.is_set():
@@ -239,7 +252,11 @@ class RedisQueues:
         if getters is not None:
             _notify(getters)
 
-    async def _wake_all(self, _has_gap: bool) -> None:
+    async def _opened(self, _has_gap: bool) -> None:
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        """Let those who wait ask again: a message may have been missed, or Redis is gone, which is their error."""
         for getters in self._getters.values():
             _notify(getters)
 

@@ -13,6 +13,7 @@ from coretools.services.limits import ServiceLimits
 from coretools.services.memory import MemorySubscription
 from coretools.services.redis_connection import RedisConnection, Script
 from coretools.services.redis_listener import RedisListener, listening
+from coretools.services.redis_values import CLOCK
 
 NUMBER_SECONDS = 7 * 86_400
 """How long the number of a topic is kept after its last message."""
@@ -20,10 +21,11 @@ NUMBER_SECONDS = 7 * 86_400
 CLOSING_SECONDS = (0.01, 0.05, 0.2)
 """Pauses before a subscription is refused: Redis counts one that has just ended until it reads the end."""
 
-_PUBLISH = Script(f"""
-local number = redis.call('INCR', KEYS[1])
+_PUBLISH = Script(f"""{CLOCK}
+redis.call('HSETNX', KEYS[1], 'epoch', string.format('%.0f', now))
+local number = redis.call('HINCRBY', KEYS[1], 'number', 1)
 redis.call('EXPIRE', KEYS[1], {NUMBER_SECONDS})
-return redis.call('PUBLISH', ARGV[1], string.format('%.0f ', number) .. ARGV[2])
+return redis.call('PUBLISH', KEYS[1], redis.call('HGET', KEYS[1], 'epoch') .. ':' .. number .. ' ' .. ARGV[1])
 """)
 
 
@@ -37,10 +39,8 @@ class RedisTopics:
     async def publish(self, topic: str, message: bytes) -> int:
         """Send a message to every subscriber. Returns their number."""
         self._limits.check(topic, message)
-        key = self._connection.key
-        subscribers: int = await self._connection.run(
-            _PUBLISH, (key("topic-number", topic),), key("topic", topic), message
-        )
+        keys = (self._connection.key("topic", topic),)
+        subscribers: int = await self._connection.run(_PUBLISH, keys, message)
         return subscribers
 
     @asynccontextmanager
@@ -59,8 +59,8 @@ class RedisTopics:
         async with listening(listener):
             await self._connection.within(listener.is_open.wait)
             await self._require_room(topic, every)
-            last = await self._connection.ask("GET", self._connection.key("topic-number", topic))
-            numbered.begin(int(last or 0))
+            numbers = await self._connection.ask("HMGET", self._connection.key("topic", topic), "epoch", "number")
+            numbered.begin(*numbers)
             yield numbered.subscription
 
     async def _require_room(self, topic: str, every: str) -> None:
@@ -78,24 +78,28 @@ class _NumberedMessages:
 
     def __init__(self, subscription: MemorySubscription) -> None:
         self.subscription = subscription
+        self._epoch = b""
+        """Since when the store numbers the messages of the topic; a store that has lost its data begins anew."""
         self._last = 0
         self._has_begun = False
         self._has_gap = False
 
-    def begin(self, last: int) -> None:
-        """Count from the message with this number on."""
-        self._last = max(self._last, last)
+    def begin(self, epoch: bytes | None, last: bytes | None) -> None:
+        """Count the messages after this one."""
         self._has_begun = True
+        if not self._epoch:  # no message was faster
+            self._epoch, self._last = epoch or b"", int(last or 0)
 
     async def opened(self, has_gap: bool) -> None:
         self._has_gap = has_gap
 
     async def received(self, payload: bytes) -> None:
-        digits, _, message = payload.partition(b" ")
+        numbered, _, message = payload.partition(b" ")
+        epoch, _, digits = numbered.partition(b":")
         number = int(digits)
-        if self._has_begun and number > self._last:
-            self.subscription.miss(number - 1 - self._last)
-        elif self._has_gap:  # a Redis that has lost its data counts anew
-            self.subscription.miss(1)
-        self._last, self._has_gap = number, False
+        if self._has_begun and self._epoch in (epoch, b""):
+            self.subscription.miss(max(0, number - 1 - self._last))
+        elif self._has_gap:  # those of this epoch before it, and an unknown number of the last
+            self.subscription.miss(number)
+        self._epoch, self._last, self._has_gap = epoch, number, False
         self.subscription.give(message)

@@ -55,10 +55,11 @@ if ARGV[5] ~= '1' then
   drop(key)
   return 1
 end
+local more = #key + #value - (before and #key + #before or 0)
 local function fits()
   local count = redis.call('HLEN', KEYS[1]) + (before and 0 or 1)
-  local bytes = (redis.call('HGET', KEYS[3], 'value_bytes') or 0) - (before and #key + #before or 0)
-  return count <= tonumber(ARGV[8]) and bytes + #key + #value <= tonumber(ARGV[9])
+  local bytes = redis.call('HGET', KEYS[3], 'value_bytes') or 0
+  return count <= tonumber(ARGV[8]) and bytes + more <= tonumber(ARGV[9])
 end
 if not fits() then
   for _, expired in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))) do
@@ -68,9 +69,10 @@ if not fits() then
     return -1
   end
 end
-drop(key)
+-- First what needs memory: Redis refuses that only in a script that has not written anything yet.
 redis.call('HSET', KEYS[1], key, value)
-redis.call('HINCRBY', KEYS[3], 'value_bytes', #key + #value)
+redis.call('HINCRBY', KEYS[3], 'value_bytes', more)
+redis.call('ZREM', KEYS[2], key)
 if tonumber(ARGV[7]) >= 0 then
   redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[7]), key)
 end

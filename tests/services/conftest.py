@@ -17,6 +17,14 @@ def shared_redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """One that a restart empties."""
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
 def durable_redis() -> Iterator[RedisServer]:
     """As docs/deploy/replicas.md configures it for services; for a test that damages it."""
     server = RedisServer("--appendonly", "yes", "--appendfsync", "always")

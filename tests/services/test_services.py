@@ -11,7 +11,7 @@ from coretools.operations.call import SilentCall
 from coretools.operations.declare import Effect
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.registry import Registry
-from coretools.services.interface import QueueCounts, Services, WorkItem, dead_letters
+from coretools.services.interface import QueueCounts, QueueTotals, Services, WorkItem, dead_letters
 from coretools.services.limits import ServiceLimits
 from coretools.services.memory import MemoryServices
 from tests.services.engines import Place
@@ -329,6 +329,64 @@ async def test_an_unknown_job_is_refused(place: Place) -> None:
     assert not await queues.release(stranger)
     assert not await queues.reject(stranger)
     assert not await queues.extend(stranger)
+
+
+async def test_two_processes_share_what_is_in_a_store(place: Place) -> None:
+    """services-2: values, topics, queues and limits; whoever waits is woken by the other."""
+    if not place.is_shared:
+        pytest.skip("in memory, nothing is shared")
+    one, other = await place.open(SMALL), await place.open(SMALL)
+    assert await one.values.compare_and_set("k", None, b"v")
+    assert not await other.values.compare_and_set("k", None, b"w")
+    got: list[WorkItem] = []
+
+    async def work() -> None:
+        got.append(await other.queues.get("q"))
+
+    with anyio.fail_after(60):
+        async with one.topics.subscribe("t") as messages:
+            await other.topics.publish("t", b"m")
+            assert await anext(messages) == b"m"
+            async with other.topics.subscribe("t"):
+                with pytest.raises(Busy):
+                    async with one.topics.subscribe("t"):
+                        pass
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(work)
+            await anyio.wait_all_tasks_blocked()
+            await one.queues.put("q", b"x")
+    (item,) = got
+    assert await one.queues.acknowledge(item)
+    assert not await other.queues.acknowledge(item)
+    for services in (one, other, one):
+        await services.queues.put("q", b"x")
+    with pytest.raises(Busy):
+        await other.queues.put("q", b"x")
+    await one.queues.get("q")
+    await other.queues.reject(await other.queues.get("q"))
+    assert await one.totals() == QueueTotals(waiting=1, leased=1, dead=1)
+
+
+async def test_many_workers_get_each_item_once(place: Place) -> None:
+    """api-22, services-2: whoever asks at the same time; all room is free again at the end."""
+    engines = [await place.open() for _ in range(2 if place.is_shared else 1)]
+    got: list[bytes] = []
+
+    async def work(services: Services) -> None:
+        while len(got) < 60:
+            item = await services.queues.get("q")
+            got.append(item.data)
+            assert await services.queues.acknowledge(item)
+        tasks.cancel_scope.cancel()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(work, engines[number % len(engines)])
+            for number in range(60):
+                await engines[0].queues.put("q", b"%d" % number)
+    assert sorted(map(int, got)) == list(range(60))
+    assert await engines[0].totals() == QueueTotals(waiting=0, leased=0, dead=0)
 
 
 async def test_a_command_gets_the_services_of_its_server() -> None:

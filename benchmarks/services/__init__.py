@@ -1,0 +1,1 @@
+"""Replicas and their store, killed in the middle of many queued messages."""
