@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.web.http_server_peer import ANONYMOUS, HttpServer, http_server
 from tests.web.mcp_peer import StatelessPeer
 
 APP = Path(__file__).with_name("worker.py")
+REPLICAS = ("a", "b")
 PUTTERS = 16
 WORKERS = 4
 """Calls of `work` at once on one replica."""
@@ -144,8 +146,8 @@ async def run(folder: Path, store: Store, *, messages: int, lease_seconds: float
     """Kill a replica after a quarter of the messages, and the store after half of them; wait until all are done."""
     this = _Run(folder, store, messages, lease_seconds)
     with ExitStack() as stack, anyio.fail_after(SECONDS):
-        for name in ("a", "b"):
-            stack.enter_context(this.replica(name))
+        with ThreadPoolExecutor(len(REPLICAS)) as threads:
+            list(threads.map(lambda name: stack.enter_context(this.replica(name)), REPLICAS))
         began = time.monotonic()
         limits = ServiceLimits(work_items=2 * messages)
         async with open_services(store.url, limits) as services:

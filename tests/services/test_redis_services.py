@@ -10,6 +10,7 @@ import anyio
 import pytest
 from redis import Redis
 
+from coretools import App, Effect, Services
 from coretools.errors import BadSetting, Busy, Unreachable
 from coretools.services.connect import open_services
 from coretools.services.interface import QueueCounts, ServiceEngine
@@ -228,3 +229,23 @@ async def test_cancelled_getters_lose_no_item(durable_redis: RedisServer) -> Non
             if item is not None:
                 assert await services.queues.release(item)
             assert await services.queues.counts("q") == QueueCounts(waiting=1, leased=0)
+
+
+async def test_an_application_opens_the_services_of_its_url_while_it_runs(own_redis: RedisServer) -> None:
+    """services-1: they outlive it; its own URL counts, whatever its server has."""
+    app = App("a", services=own_redis.url)
+
+    @app.tool(Effect.CHANGE)
+    async def count(services: Services) -> int:
+        """Count."""
+        before = int(await services.values.get("n") or b"0")
+        await services.values.set("n", b"%d" % (before + 1))
+        return before + 1
+
+    for expected in ("1", "2"):
+        async with app.test_client() as client:
+            result = await client.call_tool("count", {})
+            assert (result.is_error, result.content[0].text) == (False, expected)  # type: ignore[union-attr]
+    with pytest.raises(BadSetting, match=r"services\.url"):
+        async with App("a", services="http://127.0.0.1").test_client():
+            pytest.fail("started")

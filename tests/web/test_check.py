@@ -96,7 +96,7 @@ async def test_each_role_has_its_own_network_and_traces_have_their_collector(
 async def test_commands_with_services_are_refused_where_replicas_would_not_share_them(
     folder: Path, shared_redis: RedisServer
 ) -> None:
-    """http-30: they are in the memory of each replica."""
+    """http-30, services-8: they are in the memory of each replica, unless services.url leads to a store."""
     registry = Registry()
 
     @registry.tool(Effect.CHANGE)
@@ -107,7 +107,18 @@ async def test_commands_with_services_are_refused_where_replicas_would_not_share
 
     assert (await report_of(folder, (registry,))).faults == []
     faults = (await report_of(folder, (registry,), redis__url=shared_redis.url)).faults
-    assert [fault.partition(": commands")[0] for fault in faults] == ["--with: remember"]
+    assert [(fault.partition(": commands")[0], "services.url" in fault) for fault in faults] == [
+        ("--with: remember", True)
+    ]
+    shared = {"redis__url": shared_redis.url, "services__url": shared_redis.url}
+    report = await report_of(folder, (registry,), **shared)
+    assert report.faults == []
+    assert [line.partition("redis ")[0] for line in report.lines if "services: " in line] == [
+        "services: ",
+        "warning: services: appendonly is off, so a restart loses what is stored",
+    ]
+    gone = await report_of(folder, (registry,), services__url="unix:///no/such")
+    assert gone.faults == ["services.url: no store answers there, or it refuses us (ConnectionError)"]
 
 
 async def test_a_certificate_is_checked_for_its_time_its_key_and_its_chain(folder: Path) -> None:

@@ -324,13 +324,14 @@ def test_keys_that_need_a_restart_stay_unchanged() -> None:
             "limits": {"sessions": 2, "connections": 2},
             "auth": {"tokens": "t"},
             "redis": {"url": "redis://:hidden@h/0"},
+            "services": {"url": "redis://:hidden@h/1"},
             "log": {"level": "debug", "format": "text"},
         }
     )
     named = {str(one) for one in changes_of_config(before, after) if needs_restart(one, before, after)}
     assert {one.partition(" ")[0] for one in named} == {
         *("server.port", "server.tls_certificate", "server.tls_key", "limits.connections", "auth.tokens"),
-        *("redis.url", "log.format"),
+        *("redis.url", "services.url", "log.format"),
     }
     kept = effective_config(before, after)
     assert (kept.server.hosts, kept.limits.sessions, kept.log.level) == (("x",), 2, "debug")

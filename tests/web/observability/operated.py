@@ -12,6 +12,7 @@ from coretools.operations.dispatch import ActiveCall, Dispatcher, Outcome
 from coretools.operations.registry import Registry
 from coretools.protocol.draining import Draining
 from coretools.redaction.redactor import Redactor
+from coretools.services.interface import QueueTotals
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import CallWatchers
 from coretools.web.observability.console_state import ConsoleState
@@ -79,6 +80,7 @@ class ServerStateSource:
             replica="replica-1",
             stores="redis",
             are_stores_fine=self.are_stores_fine,
+            totals=QueueTotals(waiting=1, leased=0, dead=0),
             is_draining=self.draining.has_begun,
             reload=ReloadStatus(certificate_ends=2e9),
         )

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.operations.dispatch import ActiveCall, Outcome
+from coretools.services.memory import MemoryServices
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.auth.middleware import AuthMiddleware
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
@@ -212,6 +213,7 @@ async def test_the_page_is_read_by_prometheus(inside: ObservedServer) -> None:
     await inside.call("echo", text="x")
     inside.metrics.session_opened("default")
     inside.metrics.session_ended("default", "idle")
+    await inside.metrics.services.observed(MemoryServices()).queues.put("q", b"x")
     async with served(inside) as client:
         await client.get("/refused")
         plain = await client.get("/metrics")
