@@ -99,7 +99,7 @@ def our_places(result: dict[str, Any], top: Path) -> set[Place]:
     del top
     found, path = set[Place](), ""
     for line in text_of(result).splitlines():
-        if match := re.match(r"(\d+)(?: in \S+| definition)?: ", line):
+        if match := re.match(r"(\d+)(?: in \S+| definition of \S+)?: ", line):
             found.add((path, int(match[1])))
         elif not line.startswith("["):
             path = line

@@ -87,7 +87,7 @@ async def rename(
     if not session.can("renameProvider"):
         raise NoAnswer("it can't rename")
     changes = await _rename_at(session, symbol, new_name)
-    for span in await _overriding(session, symbol):
+    for span in await overriding(session, symbol):
         covered = {(one.span.path, one.span.line) for edits in changes.values() for one in edits}
         found = None if (span.path, span.line) in covered else await mention(span)
         if found is not None:
@@ -120,8 +120,8 @@ async def supertypes(session: Session, owner: SymbolPosition) -> list[Span]:
     return list(found)
 
 
-async def _overriding(session: Session, symbol: SymbolPosition) -> list[Span]:
-    """What implements or overrides a symbol; nothing where that is not known."""
+async def overriding(session: Session, symbol: SymbolPosition) -> list[Span]:
+    """Return what implements or overrides a symbol; nothing where that is not known."""
     try:
         return list((await places(session, symbol, "implementations")).spans)[:MAX_OVERRIDING]
     except NoAnswer:

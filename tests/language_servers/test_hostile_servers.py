@@ -137,7 +137,7 @@ def test_a_server_that_fails_is_told_and_the_text_is_found(client: Peer, mode: s
     text = asked(client, mode)
     assert text.startswith("[not known: references of parse: ty: ")
     assert re.search(FAILURES[mode], text.splitlines()[0])
-    assert "1 definition: def parse(text):" in text
+    assert "1 definition of parse: def parse(text):" in text
     assert "5: parse('x')" in text
 
 

@@ -32,6 +32,8 @@ MAX_FILES = 100
 """Files of one call."""
 
 _MESSAGE_CHARACTERS = 500
+_DETAIL_BYTES = 160
+"""Further lines of a message that are shown, as many as fit: ty lists in them wherever it looked for a module."""
 
 _NOTHING = "no source files there"
 _NOTHING_CHANGED = "no source file differs from the last commit; name paths to check others"
@@ -185,5 +187,6 @@ def _remark(why: str, paths: list[str]) -> str:
 
 def _shown(path: str, problem: Problem) -> FileProblem:
     code = f" [{problem.code}]" if problem.code else ""
-    message = cut_line(" ".join(problem.message.split()), longest=_MESSAGE_CHARACTERS)
+    first, *rest = [" ".join(line.split()) for line in problem.message.splitlines() if line.strip()] or [""]
+    message = " ".join([cut_line(first, longest=_MESSAGE_CHARACTERS), *fitting(rest, _DETAIL_BYTES)])
     return FileProblem(path=path, line=problem.line, severity=problem.severity, message=f"{message}{code}")

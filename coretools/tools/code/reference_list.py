@@ -38,7 +38,8 @@ class Reference(BaseModel):
     @property
     def shown(self) -> str:
         """The line with its number and what it is in."""
-        where = " definition" if self.is_definition else f" in {self.enclosing}" if self.enclosing else ""
+        relation = "definition of" if self.is_definition else "in"
+        where = f" {relation} {self.enclosing}" if self.enclosing else ""
         return f"{self.line}{where}: {self.text}" + ("" if self.is_named else " [by another name]")
 
 

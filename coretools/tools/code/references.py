@@ -15,8 +15,9 @@ from coretools.language_servers.pool import LanguageServers, ServerAnswer
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
+from coretools.tools.code.overrides import override_remarks
 from coretools.tools.code.reference_list import FoundReferences, ReferenceReader
-from coretools.tools.code.server_questions import asked_places
+from coretools.tools.code.server_questions import asked_places, asked_relatives
 from coretools.tools.code.symbol_search import SymbolSearch
 from coretools.tools.code.symbol_target import SymbolTarget
 from coretools.tools.code.text_mentions import TextMentions
@@ -84,12 +85,12 @@ class ReferenceTools:
     ) -> FoundReferences:
         """Find where a symbol is used in the whole project: who calls it, what implements it, where its type is.
 
-        Returns each path, and beneath it `12 in Class.method: text` for each line, with the function that it is in, and
-        `definition` in place of it. A language server answers, which knows what a name means: others of the same name
-        are left out. If there is none, or it is still indexing or fails, the first line in brackets says so, and the
-        lines are matches of the text. The last lines in brackets say what is left out. To see the definition itself
-        take code_symbols with `name`; to rename, code_rename. Example: {"symbol": "Config.load", "path":
-        "src/config.py"}.
+        Returns each path, and beneath it `12 in Class.method: text` for each line, with the function that it is in, or
+        `12 definition of Class.method: text`. A language server answers, which knows what a name means: others of the
+        same name are left out. If there is none, or it is still indexing or fails, the first line in brackets says so,
+        and the lines are matches of the text. The last lines in brackets say what is left out, such as methods that
+        override this one. To see the definition itself take code_symbols with `name`; to rename, code_rename. Example:
+        {"symbol": "Config.load", "path": "src/config.py"}.
         """
         target = await self._symbols.find(path, symbol, line)
         deadline = time.monotonic() + self._limits.search_seconds
@@ -101,6 +102,8 @@ class ReferenceTools:
         read = partial(reader.read, spans, skip=skip, limit=limit)
         files, total = await to_thread.run_sync(read, limiter=self._limiter)
         notes = [*reader.notes, *answer.remarks, *self._scope(answer)]
+        if relation in ("references", "callers"):
+            notes += await self._overrides(target, spans)
         if relation == "references":
             notes += await self._others(target, spans, deadline)
         return FoundReferences(files=files, total=total, source=answer.server.kind.name, notes=notes)
@@ -112,6 +115,15 @@ class ReferenceTools:
             return []
         return [f"beneath {self._roots.display_path(project)}, the project of this file"]
 
+    async def _overrides(self, target: SymbolTarget, spans: Spans) -> list[str]:
+        """The remarks on methods that a call may run in place of this one, or the other way round."""
+        try:
+            relatives = await asked_relatives(self._servers, target)
+        except NoAnswer:
+            return []
+        known = {(span.path, span.line + 1) for span in spans.spans}
+        return await to_thread.run_sync(override_remarks, self._roots, target, relatives, known, limiter=self._limiter)
+
     async def _others(self, target: SymbolTarget, spans: Spans, deadline: float) -> list[str]:
         """The remark on files that contain the text and that the server does not name."""
         top = RootedPath(target.place.root, ".")
@@ -121,7 +133,7 @@ class ReferenceTools:
         if not others:
             return []
         shown = and_more(others[:NAMED_FILES], len(others))
-        return [f"the text {target.name} is also in files where it is no reference: {shown}"]
+        return [f"the text {target.name} is also in files where it does not mean this one: {shown}"]
 
     async def _by_text(
         self, target: SymbolTarget, relation: Relation, reason: NoAnswer, *, deadline: float, page: tuple[int, int]

@@ -20,6 +20,7 @@ from coretools.roots.root_set import Roots
 from coretools.roots.text import decode
 from coretools.roots.write import lock_paths
 from coretools.roots.write_together import MAX_CHANGES, FileChange
+from coretools.tools.code.overrides import overridden
 from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName
 from coretools.tools.code.server_questions import Rename, asked_rename
 from coretools.tools.code.symbol_search import SymbolSearch
@@ -32,7 +33,6 @@ from coretools.tools.filesystem.edits import EditedText, Hunk
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.results import EditsResult
 from coretools.tools.filesystem.tool_set import NOBODY
-from coretools.tools.outline import outline_of
 
 _NEW_NAME = re.compile(r"[^\W\d][\w$]*[!?]?|\$[\w$]*")
 _LEAST_LINES = 6
@@ -105,7 +105,8 @@ class RenameTools(EditingToolSet):
             raise EditRefused(f"{answer.server.kind.name} names no place to rename {target.name} at; nothing changed")
         if len(changes) > MAX_CHANGES:
             raise EditRefused(f"{target.name} is in {len(changes)} files; at most {MAX_CHANGES} are changed at once")
-        if base := await self._overridden(target, rename):
+        renamed = {(path, one.span.line + 1) for path, edits in changes.items() for one in edits}
+        if base := await to_thread.run_sync(overridden, self._roots, rename.bases, target.name, renamed):
             raise EditRefused(
                 f"{target.name} overrides {base}, which would keep its name; rename it there, and this one follows"
             )
@@ -118,18 +119,6 @@ class RenameTools(EditingToolSet):
             notes=list(answer.remarks),
             replaced=sum(one.edited.replaced for one in edited),
         )
-
-    async def _overridden(self, target: SymbolTarget, rename: Rename) -> str:
-        """The method of a class above that a method overrides, with its place; empty if there is none here."""
-        for span in rename.bases:
-            lines = await self._lines(span.path)
-            outline = None if lines is None else outline_of(span.path, lines.text)
-            owner = None if outline is None else outline.enclosing(span.line + 1)
-            found = [] if outline is None or owner is None else outline.named((owner.name, target.name))
-            renamed = {(path, one.span.line + 1) for path, edits in rename.changes.items() for one in edits}
-            if found and (span.path, found[0].line) not in renamed:
-                return f"{found[0].path} at {self._display_path(span.path)}:{found[0].line}"
-        return ""
 
     async def _lines(self, path: str) -> Lines | None:
         """Read a file by its absolute path; None if it can't be read."""

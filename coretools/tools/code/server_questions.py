@@ -11,6 +11,7 @@ from coretools.language_servers.answers import Problem, Relation, Span, Spans, T
 from coretools.language_servers.pool import LanguageServers, ServerAnswer
 from coretools.language_servers.positions import Encoding, Lines
 from coretools.roots.root import RootedPath
+from coretools.tools.code.overrides import Relatives
 from coretools.tools.code.symbol_target import SymbolTarget, word
 
 if TYPE_CHECKING:
@@ -92,3 +93,23 @@ async def asked_problems(servers: LanguageServers, place: RootedPath, text: str)
         return await problems(session, place.path, text)
 
     return await servers.answer(place, ask)
+
+
+async def asked_relatives(servers: LanguageServers, target: SymbolTarget) -> Relatives:
+    """Return what overrides a method, and the classes above its own; nothing for what is no method of a class.
+
+    Raises:
+        NoAnswer: there is no server, or it does not answer.
+    """
+    owner = target.owner_offset
+    if owner is None:
+        return Relatives((), ())
+
+    async def ask(session: "Session") -> Relatives:
+        from coretools.language_servers.queries import SymbolPosition, overriding, supertypes
+
+        path, lines = target.place.path, target.lines
+        beneath = await overriding(session, SymbolPosition(path, lines, target.offset))
+        return Relatives(tuple(beneath), tuple(await supertypes(session, SymbolPosition(path, lines, owner))))
+
+    return (await servers.answer(target.place, ask))[0]

@@ -63,9 +63,7 @@ class SymbolSearch:
             raise NotFound(f"{symbol}: {'; '.join(found.notes)}")
         if len(names) > 1:
             shown = ", ".join(map(_place, names)) + (", and more" if found.more else "")
-            raise NotFound(
-                f"{symbol}: defined in several places: {', '.join(map(_place, names))}{more}; give one `path`"
-            )
+            raise NotFound(f"{symbol}: defined in several places: {shown}; give one `path`")
         return names[0].path
 
 

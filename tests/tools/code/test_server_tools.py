@@ -79,9 +79,9 @@ def test_a_name_alone_finds_what_one_file_defines(client: Peer) -> None:
 def test_references_are_grouped_by_file_with_the_function_around_them(client: Peer) -> None:
     """code-12, code-14: not the method of another class."""
     found = text(client, "code_references", path="config.py", symbol="Config.load")
-    assert (
-        found
-        == 'app.py\n6 in main: config.load("x")  # load it\nconfig.py\n2 definition: def load(self, text: str) -> str:'
+    assert found == (
+        'app.py\n6 in main: config.load("x")  # load it\n'
+        "config.py\n2 definition of Config.load: def load(self, text: str) -> str:"
     )
     by_line = text(client, "code_references", path="app.py", symbol="load", line=6)
     assert by_line == found
@@ -116,14 +116,16 @@ def test_a_language_without_a_server_is_answered_by_text_and_says_how_to_get_one
     assert found.startswith(
         "[not known: references of parse: no language server for C# is installed (csharp-ls: dotnet"
     )
-    assert found.endswith("a.cs\n2 definition: static int parse() { return 1; }\n3 in A: static int x = parse();")
+    assert found.endswith(
+        "a.cs\n2 definition of A.parse: static int parse() { return 1; }\n3 in A: static int x = parse();"
+    )
     assert asked(client, "code_rename", path="a.cs", symbol="parse", new_name="read")["isError"]
 
 
 def test_the_project_of_a_file_is_named_if_it_is_not_the_root(client: Peer) -> None:
     """code-14, language-servers-1"""
     found = text(client, "code_references", path="inner/twice.py", symbol="A.f")
-    assert found == "inner/twice.py\n2 definition: def f(self): pass\n[beneath inner, the project of this file]"
+    assert found == "inner/twice.py\n2 definition of A.f: def f(self): pass\n[beneath inner, the project of this file]"
 
 
 def test_changes_by_commands_are_told_before_the_next_answer(client: Peer, top: Path) -> None:
@@ -162,17 +164,30 @@ def test_a_rename_changes_every_file_and_undo_takes_it_back(client: Peer, top: P
 
 
 def test_overriding_methods_are_renamed_with_what_they_override(client: Peer, top: Path) -> None:
-    """code-19: the one below alone is refused."""
-    (top / "base.py").write_text("class Base:\n    def run(self): pass\n")
+    """code-14, code-19: the one below alone is refused; each names the other to who asks for its references."""
+    (top / "base.py").write_text("class Base:\n    def run(self): pass\n    def other(self): self.run()\n")
     (top / "child.py").write_text(
         "from base import Base\n\nclass Child(Base):\n    def run(self): pass\n\nChild().run()\n"
     )
+    above = text(client, "code_references", path="base.py", symbol="Base.run", relation="callers", line=2)
+    beneath = text(client, "code_references", path="child.py", symbol="Child.run")
+    assert "[overridden by Child.run at child.py:4: ask for what uses these too]" in above
+    assert "\n6: Child().run()\n[overrides Base.run at base.py:2: ask for what uses that too]\n" in beneath
     refused = text(client, "code_rename", path="child.py", symbol="Child.run", new_name="go")
     assert refused == (
         "run overrides Base.run at base.py:2, which would keep its name; rename it there, and this one follows"
     )
-    assert text(client, "code_rename", path="base.py", symbol="Base.run", new_name="go").startswith("3 replacements")
+    assert text(client, "code_rename", path="base.py", symbol="Base.run", new_name="go").startswith("4 replacements")
     assert "Child().go()" in (top / "child.py").read_text()
+
+
+def test_a_long_message_of_a_server_is_cut_after_its_first_lines(client: Peer, top: Path) -> None:
+    """code-16: ty adds every place where it looked for a module."""
+    (top / "absent.py").write_text("import absent_module\n")
+    checked = text(client, "code_check", paths=["absent.py"])
+    assert checked.startswith("absent.py:1: error: Cannot resolve imported module `absent_module`")
+    assert len(checked) < 300
+    (top / "absent.py").unlink()
 
 
 def test_a_file_that_is_larger_than_the_buffer_is_asked_about(client: Peer, top: Path) -> None:
