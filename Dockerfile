@@ -25,7 +25,7 @@ COPY servers servers
 ARG VERSION=0.0
 # Unchecked hashes: the files never change, so no start looks whether they did, and times play no part.
 RUN SETUPTOOLS_SCM_PRETEND_VERSION="${VERSION}" python3 -m pip --python /opt/coretools/bin/python install --quiet --no-cache-dir --disable-pip-version-check \
-        --no-index --find-links wheels --no-compile '.[http,redis,otel]' \
+        --no-index --find-links wheels --no-compile '.[http,redis,nats,otel]' \
     && /opt/coretools/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/coretools/lib
 
 FROM ${BASE} AS runtime

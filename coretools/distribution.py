@@ -14,7 +14,8 @@ DISTRIBUTION = "coretools-workstation"
 EXTRAS = {
     "http": ("the HTTP server", ("prometheus_client", "jwt", "starlette", "uvicorn")),
     "otel": ("traces of the HTTP server", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
-    "redis": ("replicas of the HTTP server", ("redis",)),
+    "redis": ("replicas of the HTTP server, and services in Redis", ("redis",)),
+    "nats": ("services in NATS", ("nats",)),
     "code": (
         "symbols and syntax errors in further languages, and language servers",
         (

@@ -37,7 +37,8 @@ def test_the_wheel_holds_all_that_git_tracks_of_the_package(distributions: list[
     assert packaged == expected
     assert {"coretools/py.typed", "coretools/web/observability/html/console.html"} <= packaged
     assert "coretools_workstation-1.0.dist-info/licenses/LICENSE" in names
-    assert set(metadata.get_all("Provides-Extra") or ()) == {*("http", "otel", "redis", "code", "files", "all", "test")}
+    extras = {"http", "otel", "redis", "nats", "code", "files", "all", "test"}
+    assert set(metadata.get_all("Provides-Extra") or ()) == extras
     assert metadata["Version"] == "1.0"
 
 

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.services.engines import ENGINES, Place
+from tests.services.nats_server import NatsServer
 from tests.web.replicas.redis_server import RedisServer
 
 
@@ -28,6 +29,21 @@ def own_redis() -> Iterator[RedisServer]:
 def durable_redis() -> Iterator[RedisServer]:
     """As docs/deploy/replicas.md configures it for services; for a test that damages it."""
     server = RedisServer("--appendonly", "yes", "--appendfsync", "always")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def shared_nats() -> Iterator[NatsServer]:
+    server = NatsServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def own_nats() -> Iterator[NatsServer]:
+    """For a test that damages it."""
+    server = NatsServer()
     yield server
     server.close()
 

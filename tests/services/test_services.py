@@ -290,16 +290,17 @@ async def test_a_job_that_fails_at_every_attempt_is_a_dead_letter(place: Place) 
     for data in (b"expires", b"released", b"rejected"):
         await queues.put("q", data)
     for attempt in range(1, SMALL.attempts + 1):
-        first = await queues.get("q", lease_seconds=10 * place.second)
-        second = await queues.get("q", lease_seconds=20 * place.second)
-        assert (first.data, second.data, second.attempt) == (b"expires", b"released", attempt)
-        assert await queues.release(second)
+        items = [await queues.get("q", lease_seconds=10 * place.second) for _ in range(2)]
+        released = next(item for item in items if item.data == b"released")
+        assert ({item.data for item in items}, released.attempt) == ({b"expires", b"released"}, attempt)
+        assert await queues.release(released)
         await place.pass_time(11)
-    assert await queues.counts("q") == QueueCounts(waiting=1, leased=0)
+    assert await queues.counts("q") == QueueCounts(waiting=1, leased=0 if place.notes_expiry else 1)
     assert await queues.reject(await queues.get("q"))
     assert await queues.counts("q") == QueueCounts(waiting=0, leased=0)
-    with pytest.raises(Busy):
-        await queues.put("q", b"another")
+    if place.dead_letters_take_room:
+        with pytest.raises(Busy):
+            await queues.put("q", b"another")
     dead = [await queues.get(dead_letters("q")) for _ in range(3)]
     assert [(item.data, item.attempt) for item in dead] == [(b"released", 1), (b"expires", 1), (b"rejected", 1)]
     assert await queues.reject(dead[0])
@@ -318,7 +319,8 @@ async def test_a_lease_is_extended(place: Place) -> None:
     assert await queues.counts("q") == QueueCounts(waiting=0, leased=1)
     await place.pass_time(4)
     assert not await queues.extend(item)
-    assert await queues.counts("q") == QueueCounts(waiting=1, leased=0)
+    expired = {"waiting": 1, "leased": 0} if place.notes_expiry else {"waiting": 0, "leased": 1}
+    assert await queues.counts("q") == QueueCounts(**expired)
 
 
 async def test_an_unknown_job_is_refused(place: Place) -> None:
