@@ -13,11 +13,13 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from benchmarks.services.killed import run
+from tests.services.nats_server import NatsServer
 from tests.web.replicas.redis_server import RedisServer
 
 STORES = {
     "redis": partial(RedisServer, "--appendonly", "yes", "--appendfsync", "always"),
     "redis-everysec": partial(RedisServer, "--appendonly", "yes", "--appendfsync", "everysec"),
+    "nats": NatsServer,
 }
 """The first of each kind as docs/deploy/replicas.md configures it."""
 

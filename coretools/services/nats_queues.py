@@ -51,11 +51,14 @@ NANOSECONDS = 1_000_000_000
 HEADER_BYTES = 64
 """The header with the id of an item, and its length."""
 
-_ID = re.compile(
-    r"(?P<end>\d+\.\d+) (?P<reply>\$JS\.ACK\."
-    r"(?:[\w-]+\.[\w-]+\.)?(?P<stream>[\w-]+)\.(?P<consumer>[\w-]+)(?:\.\d+){5}(?:\.\w+)?)"
+_REPLY = re.compile(
+    r"\$JS\.ACK\.(?:[\w-]+\.[\w-]+\.)?(?P<stream>[\w-]+)\.(?P<consumer>[\w-]+)"
+    r"\.\d+\.(?P<number>\d+)\.\d+\.(?P<stored>\d+)\.\d+(?:\.\w+)?"
 )
-"""The id of an item: when its lease ends, and the subject on which JetStream takes acknowledgements."""
+"""The subject on which JetStream takes the answer to a delivery, of both its versions."""
+
+_ID = re.compile(rf"(?P<end>\d+\.\d+) (?P<reply>{_REPLY.pattern})")
+"""The id of an item: when its lease ends, and the subject for the answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -122,13 +125,22 @@ class NatsQueues:
 
     async def acknowledge(self, item: WorkItem) -> bool:
         """Mark an item as done."""
-        return await self._end(item, b"+ACK")
+        reply = self._reply(item, await self._clock.now())
+        if reply is None:
+            return False
+        self._ends[item.id] = 0.0
+        return await self._remove(reply)
 
     async def release(self, item: WorkItem) -> bool:
         """Return an item to the front of the queue."""
-        if self._is_dead(item.queue) or item.attempt < self._limits.attempts:
-            return await self._end(item, b"-NAK")
-        return await self.reject(item)
+        if not self._is_dead(item.queue) and item.attempt >= self._limits.attempts:
+            return await self.reject(item)
+        reply = self._reply(item, await self._clock.now())
+        if reply is None:
+            return False
+        await self._answer(reply, b"-NAK")
+        self._ends[item.id] = 0.0
+        return True
 
     async def extend(self, item: WorkItem, *, lease_seconds: float = 60.0) -> bool:
         """Let the lease end so many seconds from now."""
@@ -143,7 +155,7 @@ class NatsQueues:
     async def reject(self, item: WorkItem) -> bool:
         """Move an item to the dead letters."""
         if self._is_dead(item.queue):
-            return await self._end(item, b"-NAK")
+            return await self.release(item)
         reply = self._reply(item, await self._clock.now())
         if reply is None:
             return False
@@ -297,24 +309,27 @@ class NatsQueues:
         return WorkItem(id=item_id, queue=queue, data=message.data, attempt=attempt)
 
     async def _bury(self, queue: str, data: bytes, reply: str) -> None:
-        """Copy an item to the dead letters, then acknowledge it: it may be there twice, never lost."""
+        """Copy an item to the dead letters, then remove it: it may be there twice, never lost."""
+        match = _REPLY.fullmatch(reply)
+        assert match is not None
         # The number and the time of the item are its own, whichever delivery this is.
-        number, stored_at = reply.split(".")[-4], reply.split(".")[-2]
-        await self._add(dead_letters(queue), data, f"{number}-{stored_at}")
-        await self._answer(reply, b"+ACK")
+        await self._add(dead_letters(queue), data, f"{match['number']}-{match['stored']}")
+        await self._remove(reply)
 
-    async def _end(self, item: WorkItem, answer: bytes) -> bool:
-        reply = self._reply(item, await self._clock.now())
-        if reply is None:
-            return False
-        await self._answer(reply, answer)
-        self._ends[item.id] = 0.0
-        return True
+    async def _remove(self, reply: str) -> bool:
+        """Remove an item for ever. Returns False if it is gone.
+
+        An acknowledgement removes it too, but is answered alike whether there was something to remove.
+        """
+        match = _REPLY.fullmatch(reply)
+        assert match is not None
+        was_removed = await self._connection.remove_message(match["stream"], int(match["number"]), may_repeat=True)
+        await self._connection.request(lambda client: client.publish(reply, b"+ACK"))
+        return was_removed
 
     def _reply(self, item: WorkItem, now: float) -> str | None:
         """The subject that takes the answer to an item; None if its lease has ended."""
-        match = _ID.fullmatch(item.id)
-        place = self._place(item.queue)
+        match, place = _ID.fullmatch(item.id), self._place(item.queue)
         if match is None or (match["stream"], match["consumer"]) != (place.stream, place.consumer):
             return None
         return match["reply"] if now < self._ends.get(item.id, float(match["end"])) else None

@@ -5,7 +5,6 @@ keeps a marker. A server of 2.9 expires only whole streams, so the time to live 
 the time that NATS stored the message, by the clock of NATS. What has expired is removed when its room is needed.
 """
 
-import json
 import math
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ class NatsValues:
     async def delete(self, key: str) -> bool:
         """Delete the key. Returns whether it existed."""
         while (stored := await self._read(key)).number:
-            if await self._remove(stored.number):
+            if await self._connection.remove_message(self._stream, stored.number):
                 return stored.value is not None
         return False
 
@@ -89,7 +88,7 @@ class NatsValues:
         if stored.value != expected:
             return False
         if value is None:
-            return not stored.number or await self._remove(stored.number)
+            return not stored.number or await self._connection.remove_message(self._stream, stored.number)
         try:
             await self._write(key, value, ttl_seconds, {EXPECTED: str(stored.number)})
         except APIError as error:
@@ -133,15 +132,6 @@ class NatsValues:
                     await self._will_expire(stored.seq, ttl_seconds)
                 return
 
-    async def _remove(self, number: int) -> bool:
-        """Remove a message. Returns False if it is gone, since it was replaced or removed."""
-        request = json.dumps({"seq": number, "no_erase": True}).encode()
-        subject = f"$JS.API.STREAM.MSG.DELETE.{self._stream}"
-        answer = await self._connection.request(
-            lambda client: client.request(subject, request, timeout=TIMEOUT_SECONDS)
-        )
-        return bool(json.loads(answer.data).get("success"))
-
     async def _will_expire(self, number: int, seconds: float) -> None:
         if len(self._ends) >= 2 * self._limits.keys:  # most have been replaced; a search finds the others
             self._ends.clear()
@@ -161,7 +151,7 @@ class NatsValues:
         expired = [number for number, end in self._ends.items() if end <= now]
         for number in expired:
             del self._ends[number]
-        return any([await self._remove(number) for number in expired])
+        return any([await self._connection.remove_message(self._stream, number) for number in expired])
 
     async def _search(self) -> dict[int, float]:
         """Find the messages that expire, without their values."""

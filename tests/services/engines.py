@@ -26,6 +26,8 @@ class Place(Protocol):
     """Whether services that are opened twice have the same content."""
     notes_expiry: bool
     """Whether `counts` knows of a lease that has expired before the item is delivered again."""
+    counts_subscribers: bool
+    """Whether the limit of subscriptions is one for all processes, not one each."""
     dead_letters_take_room: bool
     """Whether dead letters and other items have one limit together, not one each."""
 
@@ -42,6 +44,7 @@ class MemoryPlace:
     second = 1.0
     is_shared = False
     notes_expiry = True
+    counts_subscribers = True
     dead_letters_take_room = True
 
     def __init__(self, _request: pytest.FixtureRequest, _stack: AsyncExitStack) -> None:
@@ -60,6 +63,7 @@ class RedisPlace:
     second = 1.0
     is_shared = True
     notes_expiry = True
+    counts_subscribers = True
     dead_letters_take_room = True
 
     def __init__(self, request: pytest.FixtureRequest, stack: AsyncExitStack) -> None:
@@ -85,6 +89,7 @@ class NatsPlace:
     second = 1.0
     is_shared = True
     notes_expiry = False
+    counts_subscribers = False
     dead_letters_take_room = False
 
     def __init__(self, request: pytest.FixtureRequest, stack: AsyncExitStack) -> None:

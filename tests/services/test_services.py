@@ -350,9 +350,10 @@ async def test_two_processes_share_what_is_in_a_store(place: Place) -> None:
             await other.topics.publish("t", b"m")
             assert await anext(messages) == b"m"
             async with other.topics.subscribe("t"):
-                with pytest.raises(Busy):
-                    async with one.topics.subscribe("t"):
-                        pass
+                if place.counts_subscribers:
+                    with pytest.raises(Busy):
+                        async with one.topics.subscribe("t"):
+                            pass
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
             await anyio.wait_all_tasks_blocked()
