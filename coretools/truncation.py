@@ -13,11 +13,14 @@ HEAD_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The start and the end of an output. `head + tail` is all of it if `dropped_bytes` is 0."""
+    """What is kept of an output: all of it, or its start and its end. `text()` is what is kept, as text."""
 
     head: bytes
+    """All of the output if nothing is missing, otherwise its start: a quarter of what is kept."""
     tail: bytes
+    """The end of the output; empty if nothing is missing."""
     dropped_bytes: int
+    """Bytes that are missing between the two."""
 
     @property
     def total_bytes(self) -> int:
@@ -25,13 +28,17 @@ class Excerpt:
         return len(self.head) + self.dropped_bytes + len(self.tail)
 
     def text(self) -> str:
-        """The excerpt as text: UTF-8, other bytes as U+FFFD, with a line that states how much is missing."""
+        """What is kept, as text: UTF-8, other bytes as U+FFFD, with a line that states how much is missing."""
         if not self.dropped_bytes:
             return (self.head + self.tail).decode("utf-8", "replace")
         # The cut may split a character: 'ignore' drops its parts on both sides of the gap.
         head = self.head.decode("utf-8", "ignore")
         tail = self.tail.decode("utf-8", "ignore")
         return f"{head}\n[... {self.dropped_bytes} bytes left out ...]\n{tail}"
+
+    def __str__(self) -> str:
+        """As `text()`."""
+        return self.text()
 
 
 class Excerpter:
@@ -64,6 +71,8 @@ class Excerpter:
     def excerpt(self) -> Excerpt:
         """What is kept now."""
         tail = bytes(self._tail[-self._tail_budget :]) if self._tail_budget else b""
+        if self._total == len(self._head) + len(tail):
+            return Excerpt(bytes(self._head) + tail, b"", 0)
         return Excerpt(bytes(self._head), tail, self._total - len(self._head) - len(tail))
 
 

@@ -7,15 +7,10 @@ The agent itself does no real work; the example shows how an agent is connected.
 
 from dataclasses import dataclass, field
 
-from coretools.config.settings import Asking
-from coretools.hosting.serve import ServeOptions, serve_stdio
-from coretools.operations.agent_tools import AgentContext, agent_tool
-from coretools.operations.declare import Effect, asks
-from coretools.operations.registry import Registry
-from coretools.operations.server_info import ServerInfo
-from coretools.questions.kinds import AskModel, AskRoots
+from coretools import AgentContext, App, Asking, AskModel, AskRoots, Effect, agent_tool, asks
 
-registry = Registry()
+# Allow questions to the client's model; by default only its user is asked.
+app = App("research", asking=Asking(mode="sampling"))
 
 
 @dataclass(frozen=True)
@@ -38,10 +33,7 @@ async def research(topic: Topic, context: AgentContext) -> str:
     return f"{topic.subject}: {summary} ({len(topic.sources)} sources, {len(roots)} directories)"
 
 
-registry.add(asks("directories", "summary")(agent_tool(research, Effect.READ)))
-
-# Allow questions to the client's model; by default only its user is asked.
-OPTIONS = ServeOptions(info=ServerInfo(name="research"), asking=Asking(mode="sampling"))
+app.add(asks("directories", "summary")(agent_tool(research, Effect.READ)))
 
 if __name__ == "__main__":
-    raise SystemExit(serve_stdio(registry, options=OPTIONS))
+    raise SystemExit(app.stdio())

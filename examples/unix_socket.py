@@ -1,4 +1,4 @@
-"""One server for many clients on a Unix socket. They share its services, but not their calls.
+"""One application for many clients on a Unix socket. They share its services, but not their calls.
 
 python -m examples.unix_socket PATH
 """
@@ -8,16 +8,12 @@ import sys
 import anyio
 from anyio.abc import SocketStream, TaskStatus
 
-from coretools.hosting.serve import build, serve_streams
-from coretools.operations.call import Call
-from coretools.operations.declare import Effect
-from coretools.operations.registry import Registry
-from coretools.services.interface import Services
+from coretools import App, Call, Effect, MemoryServices, Services
 
-registry = Registry()
+app = App("counter", services=MemoryServices())
 
 
-@registry.tool(Effect.ADD)
+@app.tool(Effect.ADD)
 async def count(steps: int, call: Call, services: Services) -> str:
     """Count to a number, step by step, and return how many clients have done so."""
     for step in range(1, steps + 1):
@@ -31,10 +27,9 @@ async def count(steps: int, call: Call, services: Services) -> str:
 
 async def serve(path: str, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
     """Serve every client that connects, until it is cancelled."""
-    server = build(registry)
 
     async def connected(stream: SocketStream) -> None:
-        await serve_streams(server, stream, stream)
+        await app.streams(stream, stream)
 
     async with await anyio.create_unix_listener(path, mode=0o600) as listener:
         task_status.started()

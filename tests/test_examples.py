@@ -20,8 +20,7 @@ from mcp import Client, MCPError
 
 import coretools
 from coretools import App
-from coretools.hosting.serve import build, serve_streams
-from coretools.operations.registry import Registry
+from coretools.hosting.serve import ServeOptions, build, serve_streams
 from examples import agent, billing, greeting, incidents, notes, programs, stock, survey, unix_socket
 from tests.checkout import TREE
 from tests.hosting.test_serve import over_http
@@ -101,7 +100,7 @@ async def test_the_agent_reports_its_steps_and_asks_the_clients_model(mode: str)
     async def note(done: float, total: float | None, message: str | None) -> None:
         seen.append(message)
 
-    server = build(agent.registry, agent.OPTIONS)
+    server = build(agent.app.registry, ServeOptions(asking=agent.app.asking))
     given = {"subject": "earth", "sources": ["atlas", "globe"]}
     with anyio.fail_after(SECONDS):
         async with Client(server, mode=mode, sampling_callback=sampled, list_roots_callback=directories) as client:
@@ -117,6 +116,8 @@ async def test_the_agent_reports_its_steps_and_asks_the_clients_model(mode: str)
 async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str, tmp_path: Path) -> None:
     """api-18, api-6: two clients at once, each with its own progress."""
     path = tmp_path / "socket"
+    assert unix_socket.app.services is not None
+    before = int(await unix_socket.app.services.values.get("counted") or 0)
     notified: dict[int, list[str | None]] = {}
     texts: list[str] = []
     both = anyio.Event()
@@ -143,21 +144,21 @@ async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str,
                 clients.start_soon(visit, 7)
             await anyio.wait_all_tasks_blocked()
             server.cancel_scope.cancel()
-    assert sorted(texts) in (
-        ["counted to 5; 1 have counted", "counted to 7; 2 have counted"],
-        ["counted to 5; 2 have counted", "counted to 7; 1 have counted"],
-    )
+    counts = [(5, before + 1), (7, before + 2)], [(5, before + 2), (7, before + 1)]
+    assert sorted(texts) in [[f"counted to {n}; {by} have counted" for n, by in one] for one in counts]
     assert notified[5][-1] == "at 5"
     assert notified[7][-1] == "at 7"
     assert set(notified[5]) <= {f"at {step}" for step in range(1, 6)}
 
 
-def test_every_example_is_an_application_or_a_registry_that_can_be_named_on_the_command_line() -> None:
-    """api-18: `coretools serve --with examples.NAME:app`, or `:registry`."""
+def test_every_example_is_an_application_that_can_be_named_on_the_command_line() -> None:
+    """api-18: `coretools serve --with examples.NAME:app`; each uses public names only."""
     names = sorted(path.stem for path in (TREE / "examples").glob("*.py") if path.stem != "__init__")
     assert names == ["agent", "billing", "greeting", "incidents", "notes", "programs", "stock", "survey", "unix_socket"]
-    assert all(isinstance(module.registry, Registry) for module in (agent, unix_socket))
-    assert all(isinstance(module.app, App) for module in (billing, greeting, incidents, notes, programs, stock, survey))
+    modules = (agent, billing, greeting, incidents, notes, programs, stock, survey, unix_socket)
+    assert all(isinstance(module.app, App) for module in modules)
+    sources = [(TREE / "examples" / f"{name}.py").read_text(encoding="utf-8") for name in names]
+    assert [source for source in sources if re.search(r"(from|import) coretools\.", source)] == []
 
 
 Journey = Callable[[Client], Awaitable[None]]

@@ -30,12 +30,28 @@ def authors_page() -> str:
 
 
 def _entry(name: str, body: list[ast.stmt]) -> Iterator[str]:
+    own_name = _aliases(body).get(name, name)
     for node, following in pairwise((*body, ast.Pass())):
-        if isinstance(node, _Definition) and node.name == name:
+        if isinstance(node, _Definition) and node.name == own_name:
             yield from _class(node) if isinstance(node, ast.ClassDef) else _function(node, name)
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             yield f"`{ast.unparse(node)}`"
             yield from ("", _text(_string(following)))
+
+
+def _aliases(body: list[ast.stmt]) -> dict[str, str]:
+    """Return what names stand for by assignments such as `split_command_line, join_command_line = split, join`."""
+    pairs = [
+        (node.targets[0].elts, node.value.elts)
+        for node in body
+        if isinstance(node, ast.Assign)
+        if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+    ]
+    return {
+        ast.unparse(name): ast.unparse(value)
+        for names, values in pairs
+        for name, value in zip(names, values, strict=True)
+    }
 
 
 def _class(node: ast.ClassDef) -> Iterator[str]:

@@ -40,7 +40,7 @@ async def run_command_line(own: Sequence[str], rest: Sequence[str], general_help
     configure_logging(settings.log_level, os.environ)
     process_exit = ProcessExit()
     exit_code = 0
-    registries = registries_in(own)
+    registries = [load(text) for text in options.registries]  # after `call` too, where every option has its meaning
     async with open_assembly(settings, dict(os.environ), registries) as assembly, cancel_on_signal(process_exit):
         runner = CommandRunner(
             CommandContext.of(assembly, settings), TerminalCapabilities.of(os.environ), stdin=read_stdin
@@ -97,7 +97,7 @@ async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -
     try:
         options, before = read_options(own, rest)
         settings = settings_from(options, options.root or (), os.environ, working_directory())
-        async with open_assembly(settings, dict(os.environ), registries_in(own)) as assembly:
+        async with open_assembly(settings, dict(os.environ), [load(text) for text in options.registries]) as assembly:
             following = await candidates(CommandContext.of(assembly, settings), before, typed[-1])
     except (CoreError, SystemExit):  # an unfinished line may be invalid
         return 0

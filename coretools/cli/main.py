@@ -82,7 +82,10 @@ BUILT_IN = (
     *("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "run", "repl", "completion"),
     *("confine", "install", "try", "new"),
 )
-"""First words that are coretools' own. A command with such a route can be run only in the REPL."""
+"""First words that are coretools' own. A command with such a route is run by `coretools call NAME`, or in the REPL."""
+
+TAKE_REGISTRIES = ("call", "docs", "repl", "serve")
+"""Those that `--with` has an effect on."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -102,6 +105,9 @@ def _main(words: list[str]) -> int:
     own, rest = split_options(words, option_names(global_parser()), after_command=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
+    if rest[:1] and rest[0] in BUILT_IN and rest[0] not in TAKE_REGISTRIES and (named := registries_named(own)):
+        tool = f"`coretools --with {named[0]} call {rest[0]}` runs a tool of this name"
+        raise InvalidArguments(f"--with has no effect on `coretools {rest[0]}`, a command of its own; {tool}")
     if rest[:1] in (["mcp"], ["run"]):
         return _mcp(own, rest[1:] if rest[0] == "mcp" else rest)
     if rest[:1] == ["confine"]:

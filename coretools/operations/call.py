@@ -100,8 +100,11 @@ class Call(Protocol):
         ...
 
 
+NO_ANSWERS: Mapping[str, Any] = {}
+
+
 class SilentCall:
-    """A call without a user: it shows nothing, and answers only come prefilled or from defaults."""
+    """A call without a user, such as that of a unit test: shows nothing; answers are prefilled, or the defaults."""
 
     channel: Channel = "none"
     author: Author | None = None
@@ -109,11 +112,14 @@ class SilentCall:
     state: SessionState | None = None
     address = ""
 
-    def __init__(self, principal: str = LOCAL, *, trusts_answers: bool = True) -> None:
-        """`trusts_answers` as in `AnswerResolution`."""
+    def __init__(
+        self, principal: str = LOCAL, *, answers: Mapping[str, Any] = NO_ANSWERS, trusts_answers: bool = True
+    ) -> None:
+        """`answers` by the key of their question. `trusts_answers`: also to what needs a person."""
         self.principal = principal
         """The identity of the caller."""
         self._resolution = AnswerResolution("defaults", trusts_answers=trusts_answers)
+        self.prefill(answers)
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Store the answers."""

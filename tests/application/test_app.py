@@ -285,13 +285,19 @@ def test_other_entry_points_take_the_application(tmp_path: Path) -> None:
 
 
 def test_the_public_names_are_loaded_when_used_and_each_is_documented() -> None:
-    """application-1"""
+    """application-1, application-27"""
     page = (TREE / "docs" / "specs" / "application.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"`(\w+)`", page[page.index("## Public names") :].partition("\n## ")[0]))
     assert listed == set(coretools.PUBLIC_NAMES)
     for name, module in coretools.PUBLIC_NAMES.items():
         assert getattr(coretools, name).__doc__ or name == "Channel", name  # a `Literal` has no docstring
         assert module.startswith("coretools.")
+    reference = (TREE / "docs" / "reference" / "authors.md").read_text(encoding="utf-8")
+    raised = {
+        name for text in re.findall("^Raises: (.*)$", reference, re.MULTILINE) for name in re.findall(r"\w+", text)
+    }
+    assert {"AnswerNeeded", "WrongType"} <= raised & vars(coretools.errors).keys() <= coretools.PUBLIC_NAMES.keys()
+    assert not re.search(r"^## .*\n+(?=## |\Z)", reference, re.MULTILINE), "a name without a text"
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = coretools.Nothing  # type: ignore[attr-defined]
     stub = ast.parse((TREE / "coretools" / "__init__.pyi").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 from pydantic import AnyUrl, BaseModel, ConfigDict, TypeAdapter
 
-from coretools import App, AskConfirmation, BadSetting, Call, Effect, asks
+from coretools import AnswerNeeded, App, AskConfirmation, BadSetting, Call, Effect, SilentCall, asks
 
 ERAS: tuple[Literal["auto", "legacy"], ...] = ("legacy", "auto")
 
@@ -192,3 +192,17 @@ async def test_blocking_code_in_an_async_command_is_logged_with_its_name(caplog:
         async with app.test_client() as client:
             assert text_of(await client.call_tool("block", {})) == "done"
     assert [one.getMessage().partition(":")[0] for one in caplog.records if "blocked" in one.message] == ["block"]
+
+
+async def test_a_command_alone_is_called_with_a_silent_call() -> None:
+    """application-32: its answers are those of the test, also to a confirmation."""
+    sure = AskConfirmation(key="sure", message="Deploy?")
+
+    @asks(sure)
+    async def deploy(call: Call) -> bool:
+        await call.progress(1)
+        return await call.ask(sure)
+
+    assert [await deploy(SilentCall(answers={"sure": answer})) for answer in ("yes", "no")] == [True, False]
+    with pytest.raises(AnswerNeeded, match="nobody can be asked"):
+        await deploy(SilentCall())

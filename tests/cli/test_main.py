@@ -72,6 +72,20 @@ def test_global_options_stand_before_or_behind_a_command(project: Path, capsys: 
     assert typed("git", "status", "--root", "/does/not/exist") == 78
 
 
+def test_a_tool_with_the_name_of_a_command_of_ours_is_called_by_call(project: Path, capsys: Captured) -> None:
+    """cli-2: `--with` before or behind `call`; without it an error says so."""
+    (project / "own.py").write_text(
+        "from coretools import App, Effect\napp = App('own')\n"
+        "@app.tool(Effect.READ)\ndef run() -> str:\n    'Run.'\n    return 'ran'\n"
+    )
+    own = ("--with", "./own.py:app")
+    for words in ((*own, "call", "run"), ("call", *own, "run")):
+        assert typed(*words) == 0
+        assert capsys.readouterr().out == "ran\n"
+    assert typed(*own, "run") == 64
+    assert "`coretools --with ./own.py:app call run` runs a tool of this name" in capsys.readouterr().err
+
+
 def test_an_option_that_the_command_declares_is_the_commands(project: Path, capsys: Captured) -> None:
     """cli-12: behind the command; the global one stands before it. Commands of other registries stand beside ours."""
     assert typed("search_text", "e", "--limit", "1") == 0
