@@ -299,6 +299,18 @@ RequestError = RequestRefused | CapabilityMissing
 """Errors with the `code` and `data` of a protocol error."""
 
 
+class InternalFailure(CoreError):
+    """A bug in the server or a command. The text of the exception stays in the server's log, under the call id."""
+
+    kind = "internal"
+    exit_code = 70  # EX_SOFTWARE
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """What happened, for a person on a command line of the process itself; clients do not get it."""
+
+
 class Unsupported(CoreError):
     """This platform or project lacks what the call needs."""
 

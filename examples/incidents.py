@@ -116,8 +116,6 @@ async def close_all(call: Call, tracker: Tracker) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["serve"]:
-        sys.exit(app.stdio())
     if sys.argv[1:2] == ["http"]:
         import uvicorn
 

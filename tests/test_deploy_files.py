@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from coretools.operations.dispatch import InternalFailure
+from coretools.errors import InternalFailure
 from coretools.servers.http_server import _parser
 from coretools.web.auth.verifiers import WINDOW_SECONDS
 from coretools.web.common.config import Config

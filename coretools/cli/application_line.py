@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import anyio
@@ -29,11 +29,10 @@ from coretools.cli.common.terminal import TerminalCapabilities, print_error, pri
 from coretools.cli.completion import candidates
 from coretools.cli.completion_scripts import SHELLS, script
 from coretools.config.settings import AskMode
-from coretools.errors import BadSetting, CoreError, InvalidArguments
-from coretools.operations.annotations import first_sentence
+from coretools.errors import BadSetting, CoreError, InternalFailure, InvalidArguments
 from coretools.operations.catalog import EVERYTHING
 from coretools.operations.completion import require_sources
-from coretools.operations.dispatch import Dispatcher, InternalFailure, expected_error
+from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.operations.server_info import ServerInfo
@@ -75,12 +74,13 @@ class ApplicationLine:
                 return self.serve()  # which configures the log of a server
             configure_log(log, os.environ)
             return anyio.run(self._run, words, log)
+        except CoreError as error:
+            print_error(str(error))
+            return error.exit_code
         except SystemExit as ended:  # --version, in argparse
             return ended.code if isinstance(ended.code, int) else 1
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
-        except Exception as error:  # noqa: BLE001  # a user of the program is told in a line, whatever it is
-            return _report(error, log)
 
     def _is_taken(self, word: str) -> bool:
         """Whether the word is a command, a context or a mounted server of the application."""
@@ -90,14 +90,13 @@ class ApplicationLine:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        """Run the lifespan. Of one that fails to start the user gets a line, and the log the traceback."""
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self.registry.running())
-            except BadSetting:
-                logger.exception("the start failed")
-                raise
-            yield
+        """Run the lifespan. Of one that fails the user gets a line, and the log the traceback."""
+        try:
+            async with self.registry.running():
+                yield
+        except (BadSetting, InternalFailure):
+            logger.exception("the lifespan failed")
+            raise
 
     async def _run(self, words: list[str], log: LineLog) -> int:
         self.registry.validate()
@@ -139,8 +138,9 @@ class ApplicationLine:
         async with cancel_on_signal(process_exit):
             try:
                 code = await (runner.run(line) if is_command else self._own(runner, line, log))
-            except Exception as error:  # noqa: BLE001  # here: out of the task group it would be within a group
-                code = _report(error, log)
+            except CoreError as error:  # here: out of the task group it would be within an ExceptionGroup
+                print_error(str(error))
+                code = error.exit_code
         return process_exit.exit_code or code
 
     async def _own(self, runner: CommandRunner, line: CommandLine, log: LineLog) -> int:
@@ -217,14 +217,3 @@ def _parser(info: ServerInfo) -> argparse.ArgumentParser:
     parser.add_argument(TRACEBACK, action="store_true")
     parser.add_argument("--version", action="version", version=f"{info.name} {info.version}")
     return parser
-
-
-def _report(error: Exception, log: LineLog) -> int:
-    """Print an error in one line; return its exit code. The traceback of an unexpected one is logged."""
-    expected = expected_error(error)
-    if expected is None:
-        logger.error("internal error", exc_info=error)
-        print_error(f"internal error: {type(error).__name__}: {first_sentence(error)}{log.hint(TRACEBACK)}")
-        return InternalFailure.exit_code
-    print_error(str(expected))
-    return expected.exit_code

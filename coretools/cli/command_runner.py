@@ -20,14 +20,14 @@ from coretools.cli.common.manual import command_page, context_page
 from coretools.cli.common.routes import RouteMatch, Routes, leading_words, options_at
 from coretools.cli.common.terminal import TerminalCapabilities, for_terminal, print_error, print_text
 from coretools.config.settings import AskMode, Settings
-from coretools.errors import CoreError, InvalidArguments
+from coretools.errors import CoreError, InternalFailure, InvalidArguments
 from coretools.operations.argument_words import split_word
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.catalog import Selection
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
 from coretools.operations.declare import Channel
-from coretools.operations.dispatch import Dispatcher, InternalFailure, Outcome
+from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.documentation import CommandPage, document_command
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.route import VARIABLE

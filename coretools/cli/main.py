@@ -105,9 +105,7 @@ def _main(words: list[str]) -> int:
     own, rest = split_options(words, option_names(global_parser()), after_command=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
-    if rest[:1] and rest[0] in BUILT_IN and rest[0] not in TAKE_REGISTRIES and (named := registries_named(own)):
-        tool = f"`coretools --with {named[0]} call {rest[0]}` runs a tool of this name"
-        raise InvalidArguments(f"--with has no effect on `coretools {rest[0]}`, a command of its own; {tool}")
+    _refuse_registries(own, rest)
     if rest[:1] in (["mcp"], ["run"]):
         return _mcp(own, rest[1:] if rest[0] == "mcp" else rest)
     if rest[:1] == ["confine"]:
@@ -133,6 +131,15 @@ def _main(words: list[str]) -> int:
     from coretools.cli.command_line import run_command_line
 
     return anyio.run(run_command_line, own, rest, general_help)
+
+
+def _refuse_registries(own: list[str], rest: list[str]) -> None:
+    """Refuse `--with` for a command of ours that it has no effect on: a tool of its name may be meant."""
+    word = rest[0] if rest and rest[0] in BUILT_IN else ""
+    named = registries_named(own) if word and word not in TAKE_REGISTRIES else []
+    if named:
+        tool = f"`coretools --with {named[0]} call {word}` runs a tool of this name"
+        raise InvalidArguments(f"--with has no effect on `coretools {word}`, a command of its own; {tool}")
 
 
 def _names_tool(rest: list[str]) -> bool:

@@ -68,8 +68,8 @@ def greet(name: str, times: int = 1) -> str:
 
 
 def main() -> None:
-    """Serve on stdio with the word `serve`; otherwise run one command line."""
-    sys.exit(app.stdio() if sys.argv[1:] == ["serve"] else app.cli())
+    """Run one command line; `serve` is the MCP server."""
+    sys.exit(app.cli())
 ''',
     "src/@MODULE@/py.typed": "",
     "tests/conftest.py": '''\

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from coretools.errors import BadSetting, CoreError
+from coretools.errors import BadSetting, CoreError, InternalFailure
 from coretools.operations.annotations import RETURN, resolve_hints
 from coretools.operations.declare import source_of
 from coretools.operations.server_info import ServerInfo
@@ -119,6 +119,7 @@ class Application:
 
         Raises:
             BadSetting: it failed to start, took too long, or yielded something else than it declares.
+            InternalFailure: it failed to close.
         """
         if self._values is not None:
             yield
@@ -132,6 +133,11 @@ class Application:
                 yield
             finally:
                 self._values = self._opened_services = None
+            try:
+                await stack.aclose()
+            except (Exception, SystemExit) as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise InternalFailure(f"{self._source}: failed to close: {reason}", reason=reason) from error
 
     async def _start(self, lifespan: Lifespan, stack: AsyncExitStack) -> dict[Any, object]:
         types = _types_of(lifespan)

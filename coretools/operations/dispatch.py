@@ -22,7 +22,7 @@ import anyio.to_thread
 
 from coretools.cancellation import check_cancelled
 from coretools.config.call_context import CallContext, calling
-from coretools.errors import CoreError, DeadlinePassed, InputNeeded, TooLarge, Unsupported
+from coretools.errors import CoreError, DeadlinePassed, InputNeeded, InternalFailure, TooLarge, Unsupported
 from coretools.operations.annotations import first_sentence
 from coretools.operations.blocking import watch_steps
 from coretools.operations.call import Call, Principal, WouldBlock, require_confirmation, run_nonblocking
@@ -49,18 +49,6 @@ _PLAIN = (str, int, bool, NoneType)
 """Types of facts that are certainly valid JSON; others are serialized as a check."""
 
 logger = logging.getLogger(__name__)
-
-
-class InternalFailure(CoreError):
-    """A bug in the server or a command. The text of the exception stays in the server's log, under the call id."""
-
-    kind = "internal"
-    exit_code = 70  # EX_SOFTWARE
-
-    def __init__(self, message: str, *, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        """What happened, for a person on a command line of the process itself; clients do not get it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +162,7 @@ class Dispatcher:
         except CoreError as error:
             return _failed(error)
         except (Exception, SystemExit) as error:  # sys.exit() in a command ends its call, not the server
-            expected = expected_error(error)
+            expected = _expected_error(error)
             if expected is None:
                 logger.exception("call %s: %s %s", call_id, command.name, failure)
                 text = f"{command.name} {failure}; the server's log has the reason (call {call_id})"
@@ -292,13 +280,13 @@ def _failed(error: CoreError) -> Outcome:
     return Outcome(text=str(error), facts=error.facts, error=error)
 
 
-def expected_error(error: BaseException) -> CoreError | None:
-    """Return the expected error in an exception or a group of expected errors; one that needs no input comes first."""
+def _expected_error(error: BaseException) -> CoreError | None:
+    """The expected error in an exception or in a group of expected errors; one that needs no input comes first."""
     if isinstance(error, CoreError):
         return error
     if not isinstance(error, ExceptionGroup):
         return None
-    inner_errors = [expected_error(inner) for inner in error.exceptions]
+    inner_errors = [_expected_error(inner) for inner in error.exceptions]
     expected = [inner for inner in inner_errors if inner is not None]
     # One unexpected exception makes the whole group a bug.
     if len(expected) < len(inner_errors):

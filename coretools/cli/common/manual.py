@@ -82,9 +82,8 @@ def _label(parameter: ParameterPage) -> str:
         return option if not parameter.default else f"--no-{option[2:]}"
     # `--help` alone shows this page.
     between = "=" if option == "--help" else " "
-    return f"{option}{between}{parameter.type.removeprefix('list of ').upper()}" + (
-        " ..." if is_list(parameter) else ""
-    )
+    kind = str(parameter.schema.get("format") or parameter.type.removeprefix("list of ")).upper()
+    return f"{option}{between}{kind}" + (" ..." if is_list(parameter) else "")
 
 
 def _describe(parameter: ParameterPage) -> str:
