@@ -18,7 +18,7 @@ class Topic:
     """Input of the agent. Each field is an argument of the tool."""
 
     subject: str
-    sources: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list[str])
 
 
 async def research(topic: Topic, context: AgentContext) -> str:

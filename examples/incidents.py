@@ -7,9 +7,9 @@ python examples/incidents.py http 8000                 over HTTP, on this machin
 """
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Annotated, Literal
 
@@ -37,7 +37,7 @@ class Incident:
 class Tracker:
     """Every incident, by number."""
 
-    incidents: dict[int, Incident] = field(default_factory=dict)
+    incidents: dict[int, Incident]
 
     def get(self, number: int) -> Incident:
         """One incident."""
@@ -47,7 +47,7 @@ class Tracker:
 
 
 @asynccontextmanager
-async def tracker() -> AsyncIterator[Tracker]:
+async def tracker() -> AsyncGenerator[Tracker]:
     """Open the tracker; a real one would connect to its database here, and close the connection after the yield."""
     first = Incident(1, "Disk full", "high", date(2026, 11, 1), "ops")
     yield Tracker({1: first})

@@ -1,7 +1,7 @@
 """An application: who it is for clients, and what its commands share: services, and the values of its lifespan by type.
 
 A lifespan is an async context manager. The return annotation states what it yields, and so which parameters are not
-arguments: `AsyncIterator[Database]` or, for several values, `AsyncIterator[tuple[Database, Mailer]]`.
+arguments: `AsyncGenerator[Database]` or, for several values, `AsyncGenerator[tuple[Database, Mailer]]`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ START_SECONDS = 60.0
 """Longest start of a lifespan: an unreachable database must not keep a client waiting without a word."""
 
 _NOT_RUNNING = "the lifespan is not running; the ASGI lifespan must be run"
-_FORM = "declare -> AsyncIterator[TYPE], or AsyncIterator[tuple[TYPE, TYPE]] for several values"
+_FORM = "declare -> AsyncGenerator[TYPE], or AsyncGenerator[tuple[TYPE, TYPE]] for several values"
 
 
 class Application:
