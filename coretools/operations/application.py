@@ -145,6 +145,11 @@ class Application:
             # Not a cancel scope of anyio: a lifespan may enter a task group, which would have to end before the scope.
             async with asyncio.timeout(self._start_seconds):
                 yielded = await stack.enter_async_context(lifespan())
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise BadSetting(f"{self._source}: failed to start: something it waits for was cancelled") from error
         except TimeoutError as error:
             raise BadSetting(f"{self._source}: did not start within {self._start_seconds:g} s") from error
         except CoreError:  # the author's own sentence

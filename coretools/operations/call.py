@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, NewType, Protocol, TypeVar
+from typing import Any, Literal, NewType, Protocol, TypeVar, overload
 
 from coretools.config.commit_author import Author
 from coretools.operations.declare import Channel
@@ -11,6 +11,8 @@ from coretools.questions.answer_resolution import AnswerResolution, AskChannel, 
 from coretools.questions.kinds import AskConfirmation, Question
 
 T = TypeVar("T")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
 
 LOCAL = "local"
 """The principal of a server that a user started for themselves."""
@@ -90,6 +92,13 @@ class Call(Protocol):
             InvalidArguments: the response is not a valid answer.
         """
         ...
+
+    @overload
+    async def ask_all(self, first: Question[T], second: Question[T2], /) -> tuple[T, T2]: ...
+    @overload
+    async def ask_all(self, first: Question[T], second: Question[T2], third: Question[T3], /) -> tuple[T, T2, T3]: ...
+    @overload
+    async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]: ...
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Ask several questions at once and return their answers in the same order.

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ def load(text: str) -> "Registry":
     try:
         module = _module(place)
     except (*AUTHOR_FAULTS, SystemExit) as error:
-        why = f"{place} can't be imported: {type(error).__name__}: {error}{_hint(error, place, name)}"
+        why = f"{place} can't be imported: {type(error).__name__}: {error}{_line(error)}{_hint(error, place, name)}"
         raise BadSetting(f"--with {text}: {why}") from error
     value: Any = module
     for part in name.split("."):
@@ -57,13 +58,24 @@ def _module(place: str) -> ModuleType:
         return _from_file(place) if place.endswith(".py") else importlib.import_module(place)
 
 
+def _line(error: BaseException) -> str:
+    """The line of the module, or of what it imports, that failed; that of a syntax error is in its text."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]
+    frames = [one for one in frames if one.filename not in (__file__, importlib.__file__)]
+    return f" ({Path(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+
+
 def _hint(error: BaseException, place: str, name: str) -> str:
-    """A hint where the module is in the current directory, which an installed program does not search."""
-    file = f"./{place.replace('.', '/')}.py"
-    is_missing = isinstance(error, ModuleNotFoundError) and error.name == place.partition(".")[0]
-    if not (is_missing and Path(file).is_file()):
+    """A hint where what is missing is in a directory that Python does not search."""
+    if not isinstance(error, ModuleNotFoundError):
         return ""
-    return f"; Python does not search this directory: write {file}:{name}, or set PYTHONPATH=."
+    file = f"./{place.replace('.', '/')}.py"
+    if error.name == place.partition(".")[0] and Path(file).is_file():
+        return f"; Python does not search this directory: write {file}:{name}, or set PYTHONPATH=."
+    directory, missing = Path(place).parent, (error.name or "").partition(".")[0]
+    if place.endswith(".py") and ((directory / f"{missing}.py").is_file() or (directory / missing).is_dir()):
+        return f"; Python does not search the directory of {place}: set PYTHONPATH={directory}"
+    return ""
 
 
 def _from_file(path: str) -> ModuleType:

@@ -1,13 +1,14 @@
 """An application as its users and clients meet it (docs/specs/application.md)."""
 
 import ast
+import asyncio
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -171,7 +172,17 @@ async def test_a_wrong_lifespan_ends_the_start_in_one_line() -> None:
     async def twice() -> AsyncIterator[tuple[Store, Store]]:
         yield Store(), Store()
 
-    for lifespan, reason in ((failing, "the database is down"), (untyped, "states what it yields"), (twice, "its own")):
+    @asynccontextmanager
+    async def cancelled() -> AsyncGenerator[Store]:
+        raise asyncio.CancelledError
+        yield Store()
+
+    for lifespan, reason in (
+        (failing, "the database is down"),
+        (untyped, "states what it yields"),
+        (twice, "its own"),
+        (cancelled, "something it waits for was cancelled"),
+    ):
         with pytest.raises(BadSetting, match=reason) as caught:
             async with App("a", lifespan=lifespan).test_client():
                 pass
@@ -368,6 +379,19 @@ async def test_a_tool_has_the_name_that_it_is_given_and_parameters_their_texts()
         assert shapes["step"]["minimum"] == 2
         result = await client.call_tool("web_list", {"first": 1, "last": 6})
         assert result.structured_content == {"result": [1, 3, 5]}
+
+
+async def test_a_parameter_may_have_the_name_of_a_method_of_models() -> None:
+    """application-19: without a warning of pydantic, which is an error in these tests."""
+    app = App("a")
+
+    @app.tool(Effect.READ)
+    def look(json: int, schema: int = 1, validate: bool = False) -> int:
+        """Look."""
+        return json + schema
+
+    async with app.test_client() as client:
+        assert text_of(await client.call_tool("look", {"json": 2})) == "3"
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "x" * 65])

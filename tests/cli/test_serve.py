@@ -1,6 +1,7 @@
 """`coretools serve`: registries named on the command line (docs/specs/api.md)."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -208,7 +209,7 @@ def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path) -> None
         pytest.raises(BadSetting, match=r"write \./ours_here/server\.py:registry, or set PYTHONPATH=\."),
     ):
         load("ours_here.server:registry")
-    with chdir(tmp_path), pytest.raises(BadSetting, match=r"No module named 'no_such_module_at_all'$"):
+    with chdir(tmp_path), pytest.raises(BadSetting, match=r"'no_such_module_at_all' \(/\S+, line 1\)$"):
         load("./ours_here/server.py:registry")
 
 
@@ -231,6 +232,16 @@ def test_what_is_not_a_registry_is_refused_by_name(text: str, expected: str, com
     with pytest.raises(BadSetting) as refused:
         load(text.replace("FILE", str(commands)))
     assert expected.replace("FILE", str(commands)) in str(refused.value)
+
+
+def test_a_file_that_cannot_import_its_sibling_names_the_line_and_what_to_set(tmp_path: Path) -> None:
+    """api-9"""
+    (tmp_path / "the_sibling.py").write_text("VALUE = 1\n")
+    path = tmp_path / "with_sibling.py"
+    path.write_text("\nimport the_sibling\n")
+    hint = f"'the_sibling' ({path}, line 2); Python does not search the directory of {path}: set PYTHONPATH={tmp_path}"
+    with pytest.raises(BadSetting, match=re.escape(hint)):
+        load(f"{path}:app")
 
 
 @pytest.mark.parametrize(
