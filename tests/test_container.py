@@ -240,6 +240,7 @@ def test_every_variable_of_the_compose_file_is_explained() -> None:
     named = set(re.findall(r"\$\{(\w+):-", COMPOSE.read_text()))
     explained = set(re.findall(r"^(\w+)=", (COMPOSE.parent / "env.example").read_text(), re.MULTILINE))
     places = {"CORETOOLS_WORK", "CORETOOLS_SECRETS", "CORETOOLS_CONFIG", "CORETOOLS_NAME", "CORETOOLS_CERTIFICATE"}
+    places.add("CORETOOLS_REDIS_DATA")
     assert named == explained | places
     pages = (COMPOSE.parent / "containers.md").read_text()
     assert [name for name in sorted(places) if name not in pages] == []
@@ -393,13 +394,14 @@ def test_a_replica_serves_until_the_balancer_knows_that_it_ends() -> None:
 
 
 def test_replicas_trust_the_balancer_and_redis_is_not_published() -> None:
-    """container-13."""
+    """container-13, services-6: and Redis writes what commands share to a volume before it answers."""
     services = compose()["services"]
     balanced = (COMPOSE.parent / "haproxy.cfg").read_text()
     for service in OURS[1:]:
         config = config_of(services[service]["environment"])
         assert config.server.proxies == (services["haproxy"]["networks"]["front"]["ipv4_address"],)
         assert config.redis.url.startswith("redis://redis:")
+        assert config.services.url.startswith("redis://redis:")
         assert "ports" not in services[service]
         at = f"{services[service]['networks']['front']['ipv4_address']}:{config.server.port}"
         assert re.search(rf"^ +server \w+ {re.escape(at)}$", balanced, re.MULTILINE)
@@ -407,6 +409,10 @@ def test_replicas_trust_the_balancer_and_redis_is_not_published() -> None:
         assert checked in config.server.hosts
     assert services["redis"]["networks"] == ["back"]
     assert "ports" not in services["redis"]
+    words = " ".join(services["redis"]["command"])
+    assert "--appendonly yes --appendfsync always" in words
+    assert "--maxmemory-policy noeviction" in words
+    assert [one["target"] for one in services["redis"]["volumes"]] == ["/data"]
     assert compose()["networks"]["back"]["internal"] is True
     assert set(services["haproxy"]["depends_on"]) == set(OURS[1:])
     mounted = {one["target"] for one in services["haproxy"]["volumes"]}

@@ -14,14 +14,15 @@ from types import ModuleType
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
 import coretools
-from coretools import App
+from coretools import App, MemoryServices
 from coretools.hosting.serve import ServeOptions, build, serve_streams
-from examples import agent, billing, greeting, incidents, notes, programs, stock, survey, unix_socket
+from examples import agent, billing, greeting, incidents, notes, programs, stock, survey, unix_socket, worker
 from tests.checkout import TREE
 from tests.hosting.test_serve import over_http
 from tests.protocol.line_client import Over, Pipes
@@ -154,8 +155,8 @@ async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str,
 def test_every_example_is_an_application_that_can_be_named_on_the_command_line() -> None:
     """api-18: `coretools serve --with examples.NAME:app`; each uses public names only."""
     names = sorted(path.stem for path in (TREE / "examples").glob("*.py") if path.stem != "__init__")
-    assert names == ["agent", "billing", "greeting", "incidents", "notes", "programs", "stock", "survey", "unix_socket"]
-    modules = (agent, billing, greeting, incidents, notes, programs, stock, survey, unix_socket)
+    modules = (agent, billing, greeting, incidents, notes, programs, stock, survey, unix_socket, worker)
+    assert names == [module.__name__.partition(".")[2] for module in modules]
     assert all(isinstance(module.app, App) for module in modules)
     sources = [(TREE / "examples" / f"{name}.py").read_text(encoding="utf-8") for name in names]
     assert [source for source in sources if re.search(r"(from|import) coretools\.", source)] == []
@@ -299,6 +300,24 @@ async def test_an_old_revision_gets_only_its_own_fields() -> None:
     assert [one for one in tools if "outputSchema" in one or "title" in one] == []
     assert "structuredContent" not in result
     assert json.loads(result["content"][0]["text"]).keys() == {"known", "unknown"}
+
+
+async def test_the_worker_sends_what_was_queued_once() -> None:
+    """api-18: an item that comes again is not sent again; one that can't be read is a dead letter."""
+    services = MemoryServices()
+    await worker.send("ada@example.com", "Hello", services)
+    letter = await services.queues.get("letters")
+    await services.queues.put("letters", letter.data)
+    assert await services.queues.release(letter)
+    await services.queues.put("letters", b"no letter")
+    with anyio.fail_after(SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.work, services)
+            while await worker.failed(services) == 0:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert worker.SENT == ["Hello"]
+    assert (await services.totals()).waiting == 0
 
 
 def test_the_code_of_the_guide_is_part_of_the_examples() -> None:

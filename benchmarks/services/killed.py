@@ -75,7 +75,10 @@ class _Run:
     store: Store
     messages: int
     lease_seconds: float
+    puts: int = 0
     repeated_puts: int = 0
+    half_of_the_rest: anyio.Event = field(default_factory=anyio.Event)
+    """Set when half of the messages are put that are put while replicas work."""
     replicas: dict[str, HttpServer] = field(default_factory=dict)
 
     @contextmanager
@@ -94,18 +97,20 @@ class _Run:
             yield
 
     def noted(self) -> Counter[int]:
-        lines = [self._notes(name).read_text().splitlines() for name in self.replicas if self._notes(name).exists()]
-        return Counter(int(number) for one in lines for number in one)
+        return Counter(int(number) for text in self._texts() for number in text.splitlines())
 
     async def put(self, services: Services, numbers: Iterator[int]) -> None:
         for number in numbers:
             while True:
                 try:
                     await services.queues.put(QUEUE, b"%d" % number)
+                    self.puts += 1
                     break
                 except Unreachable:
                     self.repeated_puts += 1
                     await anyio.sleep(AGAIN_SECONDS)
+            if self.puts == self.messages * 3 // 4:
+                self.half_of_the_rest.set()
 
     async def put_all(self, services: Services, numbers: range) -> None:
         waiting = iter(numbers)
@@ -115,7 +120,7 @@ class _Run:
 
     async def work(self, name: str) -> None:
         """Let a replica work until there is nothing left, or it is killed."""
-        limits = {"most": 500, "idle_seconds": 2 * self.lease_seconds, "lease_seconds": self.lease_seconds}
+        limits = {"most": 100, "idle_seconds": 2 * self.lease_seconds, "lease_seconds": self.lease_seconds}
         while await self.call(name, "work", **limits) not in ("0", None):
             pass
 
@@ -135,15 +140,18 @@ class _Run:
 
     async def until_noted(self, count: int) -> None:
         # The files are written by processes that may be killed: nothing tells of a change.
-        while self.noted().total() < count:  # noqa: ASYNC110
-            await anyio.sleep(0.005)
+        while sum(text.count("\n") for text in self._texts()) < count:  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+
+    def _texts(self) -> list[str]:
+        return [self._notes(name).read_text() for name in REPLICAS if self._notes(name).exists()]
 
     def _notes(self, name: str) -> Path:
         return self.folder / f"{name}.notes"
 
 
 async def run(folder: Path, store: Store, *, messages: int, lease_seconds: float) -> Outcome:
-    """Kill a replica after a quarter of the messages, and the store after half of them; wait until all are done."""
+    """Kill a replica after a quarter of the messages, and the store while the second half is put; wait for the end."""
     this = _Run(folder, store, messages, lease_seconds)
     with ExitStack() as stack, anyio.fail_after(SECONDS):
         with ThreadPoolExecutor(len(REPLICAS)) as threads:
@@ -161,8 +169,9 @@ async def run(folder: Path, store: Store, *, messages: int, lease_seconds: float
                     tasks.start_soon(this.work, name)
                 await this.until_noted(messages // 4)
                 this.replicas["a"].end(signal.SIGKILL)
+                await this.until_noted(messages // 2 - messages // 8)
                 tasks.start_soon(this.put_all, services, range(messages // 2, messages))
-                await this.until_noted(messages // 2)
+                await this.half_of_the_rest.wait()
                 store.kill()
                 await anyio.lowlevel.checkpoint()
                 store.start()

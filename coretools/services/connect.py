@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from importlib import import_module
 
 from coretools.distribution import needs_extra
 from coretools.errors import BadSetting
@@ -12,11 +11,8 @@ from coretools.services.memory import MemoryServices
 
 Opener = Callable[[str, ServiceLimits], AbstractAsyncContextManager[ServiceEngine]]
 
-_REDIS = ("redis", "coretools.services.redis_services", "open_redis_services")
-_NATS = ("nats", "coretools.services.nats_services", "open_nats_services")
-
-_ENGINES = {"redis": _REDIS, "rediss": _REDIS, "unix": _REDIS, "nats": _NATS, "tls": _NATS}
-"""By scheme: the extra that brings its client, the module, and its function, an `Opener`."""
+_EXTRAS = {"redis": "redis", "rediss": "redis", "unix": "redis", "nats": "nats", "tls": "nats"}
+"""The extra that brings the client of a store, by scheme."""
 
 
 @asynccontextmanager
@@ -38,13 +34,17 @@ async def open_services(url: str = "", limits: ServiceLimits | None = None) -> A
 
 
 def _opener(url: str) -> Opener:
-    scheme = url.partition("://")[0]
-    if scheme not in _ENGINES:
-        raise BadSetting(f"services.url: must begin with one of {', '.join(f'{one}://' for one in _ENGINES)}")
-    extra, module, name = _ENGINES[scheme]
+    extra = _EXTRAS.get(url.partition("://")[0])
     try:
         # Imported late: services in memory need no client of a store.
-        opener: Opener = getattr(import_module(module), name)
+        if extra == "redis":
+            from coretools.services.redis_services import open_redis_services
+
+            return open_redis_services
+        if extra == "nats":
+            from coretools.services.nats_services import open_nats_services
+
+            return open_nats_services
     except ModuleNotFoundError as error:
-        raise BadSetting(f"services.url: {needs_extra(extra)}") from error
-    return opener
+        raise BadSetting(f"services.url: {needs_extra(str(extra))}") from error
+    raise BadSetting(f"services.url: must begin with one of {', '.join(f'{one}://' for one in _EXTRAS)}")

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from redis.asyncio.client import PubSub
@@ -25,6 +25,22 @@ END_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
+class Receiver(Protocol):
+    """What a listener notifies."""
+
+    async def opened(self, has_gap: bool) -> None:
+        """The subscription works, for the first time, or again: then messages may have been missed."""
+        ...
+
+    async def received(self, data: bytes) -> None:
+        """A message."""
+        ...
+
+    def lost(self) -> None:
+        """The connection was lost, or could not be made."""
+        ...
+
+
 class RedisListener:
     """Receives the messages of some channels, until it is over."""
 
@@ -32,20 +48,16 @@ class RedisListener:
         self,
         connection: RedisConnection,
         channels: tuple[str, ...],
+        receiver: Receiver,
         *,
         what: str,
-        on_open: Callable[[bool], Awaitable[None]],
-        on_message: Callable[[bytes], Awaitable[None]],
-        on_loss: Callable[[], None] = lambda: None,
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
-        """`what` is received, for the log. `on_open` gets whether messages may have been missed since the last time."""
+        """`what` is received, for the log."""
         self._connection = connection
         self._channels = channels
         self._what = what
-        self._on_open = on_open
-        self._on_message = on_message
-        self._on_loss = on_loss
+        self._receiver = receiver
         self._quiet_seconds = quiet_seconds
         self.is_open = asyncio.Event()
         """Set while the subscription works."""
@@ -64,7 +76,7 @@ class RedisListener:
                 logger.warning("%s are not received now: %s", self._what, type(error).__name__)
             finally:
                 self.is_open.clear()
-                self._on_loss()
+                self._receiver.lost()
                 await _closed(pubsub)
             has_gap = True
             if not self.is_over:
@@ -85,10 +97,10 @@ class RedisListener:
             if message["type"] == "subscribe":
                 # One answer for each channel; its data is their number so far.
                 if message["data"] == len(self._channels):
-                    await self._on_open(has_gap)
+                    await self._receiver.opened(has_gap)
                     self.is_open.set()
             elif message["type"] == "message":
-                await self._on_message(message["data"])
+                await self._receiver.received(message["data"])
 
 
 @asynccontextmanager

@@ -238,24 +238,24 @@ class RedisQueues:
             self._listener = RedisListener(
                 self._connection,
                 (self._channel,),
+                self,
                 what="changes of queues",
-                on_open=self._opened,
-                on_message=self._wake,
-                on_loss=self._wake_all,
             )
             await self._tasks.enter_async_context(listening(self._listener))
         if not self._listener.is_open.is_set():
             await self._connection.within(self._listener.is_open.wait)
 
-    async def _wake(self, name: bytes) -> None:
+    async def received(self, name: bytes) -> None:
+        """Wake who waits for the queue of this name; called by the listener, as the next two."""
         getters = self._getters.get(name.decode("utf-8", "surrogatepass"))
         if getters is not None:
             _notify(getters)
 
-    async def _opened(self, _has_gap: bool) -> None:
-        self._wake_all()
+    async def opened(self, has_gap: bool) -> None:  # noqa: ARG002  # they ask at the first time too
+        """Let those who wait ask again."""
+        self.lost()
 
-    def _wake_all(self) -> None:
+    def lost(self) -> None:
         """Let those who wait ask again: a message may have been missed, or Redis is gone, which is their error."""
         for getters in self._getters.values():
             _notify(getters)

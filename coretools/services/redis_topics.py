@@ -52,9 +52,8 @@ class RedisTopics:
         listener = RedisListener(
             self._connection,
             (self._connection.key("topic", topic), every),
+            numbered,
             what="messages of a topic",
-            on_open=numbered.opened,
-            on_message=numbered.received,
         )
         async with listening(listener):
             await self._connection.within(listener.is_open.wait)
@@ -92,6 +91,9 @@ class _NumberedMessages:
 
     async def opened(self, has_gap: bool) -> None:
         self._has_gap = has_gap
+
+    def lost(self) -> None:
+        return
 
     async def received(self, payload: bytes) -> None:
         numbered, _, message = payload.partition(b" ")

@@ -51,9 +51,8 @@ class Channel:
         self.listener = RedisListener(
             engine,
             (self._name,),
+            self,
             what="notifications of other replicas",
-            on_open=self._opened,
-            on_message=self._deliver,
             quiet_seconds=quiet_seconds,
         )
 
@@ -73,11 +72,16 @@ class Channel:
             if await self._send(role, EVERYTHING, ""):
                 self._pending.discard(role)
 
-    async def _opened(self, has_gap: bool) -> None:  # called by the listener
+    async def opened(self, has_gap: bool) -> None:
+        """After a gap it is unknown what changed."""
         if has_gap:
             await self._publish_everything(self._buses.values())
 
-    async def _deliver(self, data: bytes) -> None:
+    def lost(self) -> None:
+        """Nothing can be done until the subscription works again."""
+
+    async def received(self, data: bytes) -> None:
+        """Pass a message of another replica on."""
         try:
             sent = json.loads(data)
             sender, role, kind, uri = (str(sent[name]) for name in ("from", "role", "kind", "uri"))
