@@ -16,6 +16,7 @@ from cattrs import BaseValidationError, StructureHandlerNotFoundError
 from lsprotocol import types
 from lsprotocol.converters import get_converter
 
+from coretools.escapes import escape_controls
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.framing import MessageReader, framed
 from coretools.process.children.streams import InputBuffer
@@ -25,6 +26,9 @@ MAX_UNREAD_BYTES = 1024 * 1024
 
 MAX_UNASKED_BYTES = 64 * 1024 * 1024
 """Most that a server may send after a question besides its answer."""
+
+MAX_WORDS = 300
+"""Characters that are repeated of what a server says in its own words."""
 
 METHOD_NOT_FOUND = -32601
 
@@ -125,7 +129,7 @@ class Connection:
                     self.notify("$/cancelRequest", types.CancelParams(number))
         if error := message.get("error"):
             text = error.get("message") if isinstance(error, dict) else error
-            raise NoAnswer(f"it answers: {str(text)[:300]}")
+            raise NoAnswer(f"it answers: {plain(text)}")
         return _structured(method, message)
 
     def _send(self, message: dict[str, object]) -> None:
@@ -187,6 +191,11 @@ def _structured(method: str, message: Mapping[str, Any]) -> Any:
         return _CONVERTER.structure({"jsonrpc": "2.0", **message}, response).result
     except _MISFITS as error:
         raise NoAnswer("its answer does not fit the protocol") from error
+
+
+def plain(words: object) -> str:
+    """What a server says in its own words, on one line and short."""
+    return escape_controls(" ".join(str(words)[:MAX_WORDS].split()))
 
 
 def structured_diagnostics(values: object) -> list[types.Diagnostic]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coretools.language_servers.session import ServerSandbox, Session
 
 IDLE_CHECK_SECONDS = 15.0
-"""Between two looks for idle servers."""
+"""Most between two looks for idle servers."""
 
 CRASH_SECONDS = 600.0
 """A server that crashes twice within this time is not started again until it has passed."""
@@ -146,6 +146,8 @@ class LanguageServers:
                 remarks.append("too many files to notice every change of them; this may be outdated")
             if found.limitation:
                 remarks.append(found.limitation)
+            if session.complaint:
+                remarks.append(f"{found.kind.name} says: {session.complaint}")
             if session.connection.refused:
                 remarks.append(f"{found.kind.name} asked for what it may not do: {sorted(session.connection.refused)}")
             return result, ServerAnswer(found, tuple(remarks))
@@ -204,7 +206,9 @@ class LanguageServers:
         session = new_session(found, sandbox, self._limits)
         self._sessions[found.key] = session
         self._start_idle_check()
-        await session.start()
+        async with session.lock:  # else it is idle meanwhile
+            await session.start()
+            session.last_used = anyio.current_time()
         return session
 
     async def _make_room(self) -> None:
@@ -229,7 +233,7 @@ class LanguageServers:
     async def _check_idle(self) -> None:
         # Ends with the last server; the next one starts it again.
         while self._sessions:
-            await asyncio.sleep(IDLE_CHECK_SECONDS)
+            await asyncio.sleep(min(IDLE_CHECK_SECONDS, self._limits.language_server_idle_seconds))
             await self.end_idle(anyio.current_time() - self._limits.language_server_idle_seconds)
 
     async def end_idle(self, latest: float) -> None:

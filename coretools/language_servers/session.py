@@ -12,7 +12,7 @@ from lsprotocol import types
 from coretools.config.limits import Limits
 from coretools.errors import CoreError
 from coretools.language_servers.changed_files import MAX_SECONDS, ChangedFiles, FileChange
-from coretools.language_servers.connection import Connection, structured_diagnostics
+from coretools.language_servers.connection import Connection, plain, structured_diagnostics
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.find import FoundServer, file_uri
 from coretools.language_servers.kinds import ending_of
@@ -87,6 +87,8 @@ class Session:
         self._is_quiescent: bool | None = None
         self._diagnostics: dict[str, object] = {}
         """What it sent of the open documents by itself, by URI."""
+        self.complaint = ""
+        """The last error that it had shown to a user: usually, that it can't read the settings of the project."""
         self._news = asyncio.Event()
         self._timeouts = 0
         self._task: asyncio.Task[None] | None = None
@@ -160,6 +162,8 @@ class Session:
         if changes:
             events = [types.FileEvent(file_uri(one.path), _CHANGES[one.change]) for one in changes]
             self.connection.notify("workspace/didChangeWatchedFiles", types.DidChangeWatchedFilesParams(events))
+            if any(os.path.basename(one.path) in self.found.kind.project_files for one in changes):
+                self.complaint = ""  # it reads them again, and complains again
         return changes
 
     async def settle(self) -> None:
@@ -255,6 +259,8 @@ class Session:
             self._take_progress(str(params.get("token")), params.get("value"))
         elif method == "experimental/serverStatus":
             self._is_quiescent = params.get("quiescent") is True
+        elif method == "window/showMessage" and params.get("type") == types.MessageType.Error.value:
+            self.complaint = plain(params.get("message"))
         elif method == "textDocument/publishDiagnostics":
             self._take_diagnostics(str(params.get("uri")), params)
         else:
@@ -291,7 +297,7 @@ def _ending(completed: Completed) -> str:
         return f"it was ended: {completed.stopped_for}"
     how = f"signal {completed.signal}" if completed.exit_code is None else f"exit code {completed.exit_code}"
     words = completed.stderr.text().strip().splitlines()
-    return f"it ended with {how}" + (f": {words[-1][:200]}" if words else "")
+    return f"it ended with {how}" + (f": {plain(words[-1])}" if words else "")
 
 
 _CAPABILITIES = types.ClientCapabilities(

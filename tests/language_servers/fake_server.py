@@ -84,7 +84,25 @@ def flood() -> None:
         send({"method": "window/logMessage", "params": {"type": 3, "message": "x" * 1_000_000}})
 
 
-FAILURES = {"crash": crash, "garbage": garbage, "flood": flood, "hang": partial(time.sleep, 1000)}
+def spin() -> None:
+    while True:
+        pass
+
+
+def memory() -> None:
+    kept = bytearray(1 << 30)
+    print(len(kept), file=sys.stderr)
+    os._exit(4)
+
+
+FAILURES = {
+    "spin": spin,
+    "memory": memory,
+    "crash": crash,
+    "garbage": garbage,
+    "flood": flood,
+    "hang": partial(time.sleep, 1000),
+}
 
 
 def answered(number: object, method: str, params: object) -> None:
@@ -92,6 +110,7 @@ def answered(number: object, method: str, params: object) -> None:
     here = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 9}}
     elsewhere = {"start": {"line": 3, "character": 0}, "end": {"line": 3, "character": 5}}
     if method == "initialize":
+        send({"method": "window/showMessage", "params": {"type": 1, "message": f"can't\nread: {PLAN['complaint']}"}})
         known = {"referencesProvider": True, "renameProvider": True, "diagnosticProvider": {}}
         send({"id": number, "result": {"capabilities": {**known, "positionEncoding": "utf-32"}}})
         if MODE == "indexing":

@@ -39,6 +39,7 @@ class Projects:
         plan = {
             "marker": self.marker,
             "port": port,
+            "complaint": "\x1b[31mx",
             "home": str(self.home / "canary"),
             "other_root": str(self.other / "data"),
             "hidden": str(self.top / ".env"),
@@ -55,7 +56,15 @@ class Projects:
     @contextmanager
     def served(self, *words: str, before: tuple[str, ...] = ()) -> Iterator[Peer]:
         environment = {"HOME": str(self.home), "PASSED_SECRET": "1", "XDG_CACHE_HOME": str(self.home / "cache")}
-        words = ("--limit", "language_answer_seconds=3", "--pass-env", "PASSED_SECRET", *words)
+        words = (
+            "--limit",
+            "language_answer_seconds=3",
+            "--limit",
+            "search_seconds=3",
+            "--pass-env",
+            "PASSED_SECRET",
+            *words,
+        )
         with peer(self.top, self.other, *words, environment=environment, before=before) as client:
             client.start_session()
             yield client
@@ -108,11 +117,15 @@ RENAMES = {
 
 
 CHECKS = ("late", "parts")
+BOUNDS = {
+    "memory": ("language_server_bytes=200000000", "it ended with exit code 1: MemoryError"),
+    "spin": ("language_server_cpu_seconds=1", "it ended with signal SIG(KILL|XCPU)"),
+}
 
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> Projects:
-    return Projects(tmp_path_factory.mktemp("projects"), "attack", *FAILURES, *RENAMES, *CHECKS)
+    return Projects(tmp_path_factory.mktemp("projects"), "attack", *FAILURES, *RENAMES, *CHECKS, *BOUNDS)
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +191,21 @@ def test_diagnostics_that_come_in_parts_or_of_what_was_closed_are_no_answer(clie
     for text in ("first", "second"):
         file.write_text(text)
         assert f"a.ts:1: error: {text} [2322]" in str(client.call("code_check", paths=["parts/a.ts"]))
+
+
+def test_a_server_without_a_question_and_one_that_uses_too_much_are_ended(projects: Projects) -> None:
+    """language-servers-5"""
+    limits = [word for limit, _ in BOUNDS.values() for word in ("--limit", limit)]
+    waiting = ("--limit", "language_server_idle_seconds=0.5", "--limit", "language_answer_seconds=30")
+    with projects.served(*limits, *waiting) as client:
+        for mode, (_, ending) in BOUNDS.items():
+            assert re.search(ending, asked(client, mode).splitlines()[0])
+        asked(client, "attack")
+        wait_until_some(projects.marker)
+        assert wait_until_none(projects.marker) == []
+
+
+def test_what_a_server_tells_its_user_is_passed_on_in_one_plain_line(client: Peer) -> None:
+    """language-servers-11"""
+    checked = client.call("code_check", paths=["late/a.py"])["content"][0]["text"]
+    assert "late/a.py: ty says: can't read: \\x1b[31mx]" in checked

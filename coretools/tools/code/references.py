@@ -93,11 +93,10 @@ class ReferenceTools:
         {"symbol": "Config.load", "path": "src/config.py"}.
         """
         target = await self._symbols.find(path, symbol, line)
-        deadline = time.monotonic() + self._limits.search_seconds
         try:
             spans, answer = await asked_places(self._servers, target, relation)
         except NoAnswer as reason:
-            return await self._by_text(target, relation, reason, deadline=deadline, page=(skip, limit))
+            return await self._by_text(target, relation, reason, page=(skip, limit))
         reader = ReferenceReader(self._roots, self._limits, target.name)
         read = partial(reader.read, spans, skip=skip, limit=limit)
         files, total = await to_thread.run_sync(read, limiter=self._limiter)
@@ -105,7 +104,7 @@ class ReferenceTools:
         if relation in ("references", "callers"):
             notes += await self._overrides(target, spans)
         if relation == "references":
-            notes += await self._others(target, spans, deadline)
+            notes += await self._others(target, spans)
         return FoundReferences(files=files, total=total, source=answer.server.kind.name, notes=notes)
 
     def _scope(self, answer: ServerAnswer) -> list[str]:
@@ -124,8 +123,9 @@ class ReferenceTools:
         known = {(span.path, span.line + 1) for span in spans.spans}
         return await to_thread.run_sync(override_remarks, self._roots, target, relatives, known, limiter=self._limiter)
 
-    async def _others(self, target: SymbolTarget, spans: Spans, deadline: float) -> list[str]:
+    async def _others(self, target: SymbolTarget, spans: Spans) -> list[str]:
         """The remark on files that contain the text and that the server does not name."""
+        deadline = time.monotonic() + self._limits.search_seconds
         top = RootedPath(target.place.root, ".")
         found = await self._mentions.find(target.name, top, output="files", deadline=deadline)
         known = {self._roots.display_path(place) for span in spans.spans if (place := self._roots.split(span.path))}
@@ -136,10 +136,11 @@ class ReferenceTools:
         return [f"the text {target.name} is also in files where it does not mean this one: {shown}"]
 
     async def _by_text(
-        self, target: SymbolTarget, relation: Relation, reason: NoAnswer, *, deadline: float, page: tuple[int, int]
+        self, target: SymbolTarget, relation: Relation, reason: NoAnswer, *, page: tuple[int, int]
     ) -> FoundReferences:
         """Answer with the lines that contain the name."""
         skip, limit = page
+        deadline = time.monotonic() + self._limits.search_seconds  # from now: the server may have taken as long
         top = RootedPath(target.place.root, ".")
         found = await self._mentions.find(target.name, top, output="matches", deadline=deadline)
         source = [file for file in found.files if kinds_for(file.path)]

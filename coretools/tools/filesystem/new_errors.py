@@ -30,8 +30,9 @@ SHOWN_ERRORS = 5
 
 _MESSAGE_CHARACTERS = 300
 
-_MISSING_IMPORTS = frozenset({"unresolved-import", "missing-import", "2307"})
-"""Codes of ty, pyrefly and TypeScript. Where one was there already, the server does not know what is installed."""
+_MISSING_IMPORTS = frozenset({"import-not-found", "unresolved-import", "missing-import", "2307"})
+"""Codes of ty, of its older releases, of pyrefly and of TypeScript. Where one was there, the server does not know
+what is installed."""
 
 
 _Key = tuple[str, str, str]
