@@ -84,7 +84,9 @@ class LanguageServers:
                     raise
                 return await self.ask(found, work)  # it crashed: once more, with a new one
         except NoAnswer as error:
-            raise NoAnswer(f"{found.kind.name}: {error}") from error
+            session = self._sessions.get(found.key)
+            says = f"; it says: {session.complaint}" if session is not None and session.complaint else ""
+            raise NoAnswer(f"{found.kind.name}: {error}{says}") from error
 
     def ready(self, place: RootedPath) -> FoundServer | None:
         """Return the server of a file if one runs and has read the project; costs nothing if none runs."""

@@ -29,6 +29,9 @@ KEPT_BYTES = 4096
 MAX_PROGRESS = 1_000
 """Tasks that a server may report at once."""
 
+FAILED = "Error"
+"""How the title of a task begins that is none: gopls reports so, without an end, why it can't load a project."""
+
 MAX_TIMEOUTS = 2
 """Questions in a row without an answer in time, after which a server is ended: the first may have been too large."""
 
@@ -84,11 +87,11 @@ class Session:
         """Version and text of the open documents, by URI."""
         self._version = 0
         self._progress: dict[str, str] = {}
+        """The title of each task that it reports, and of one that failed its message."""
         self._is_quiescent: bool | None = None
         self._diagnostics: dict[str, object] = {}
         """What it sent of the open documents by itself, by URI."""
-        self.complaint = ""
-        """The last error that it had shown to a user: usually, that it can't read the settings of the project."""
+        self._shown_error = ""
         self._news = asyncio.Event()
         self._timeouts = 0
         self._task: asyncio.Task[None] | None = None
@@ -163,7 +166,7 @@ class Session:
             events = [types.FileEvent(file_uri(one.path), _CHANGES[one.change]) for one in changes]
             self.connection.notify("workspace/didChangeWatchedFiles", types.DidChangeWatchedFilesParams(events))
             if any(os.path.basename(one.path) in self.found.kind.project_files for one in changes):
-                self.complaint = ""  # it reads them again, and complains again
+                self._shown_error = ""  # it reads them again, and complains again
         return changes
 
     async def settle(self) -> None:
@@ -176,14 +179,21 @@ class Session:
             while self.is_busy and self.is_alive:
                 await self._wait_for_news()
         if self.is_alive and self.is_busy:
-            title = next(iter(self._progress.values()), "") or "reading the project"
+            title = next(filter(None, self._progress.values()), "reading the project")
             raise NoAnswer(f"still indexing ({title[:80]}); ask again later")
 
     @property
     def is_busy(self) -> bool:
         """Whether it says that it has not read the project yet."""
         unready = self.found.kind.reports_readiness and not self._is_quiescent
-        return bool(self._progress) or unready or self._is_quiescent is False
+        is_at_work = any(not title.startswith(FAILED) for title in self._progress.values())
+        return is_at_work or unready or self._is_quiescent is False
+
+    @property
+    def complaint(self) -> str:
+        """The last error that it had shown to a user: usually, that it can't read the project or its settings."""
+        failed = (title for title in self._progress.values() if title.startswith(FAILED))
+        return next(failed, self._shown_error)
 
     def show(self, path: str, text: str) -> str:
         """Open a file for it, in place of those before, and return its URI. It reads all others by itself."""
@@ -260,7 +270,7 @@ class Session:
         elif method == "experimental/serverStatus":
             self._is_quiescent = params.get("quiescent") is True
         elif method == "window/showMessage" and params.get("type") == types.MessageType.Error.value:
-            self.complaint = plain(params.get("message"))
+            self._shown_error = plain(params.get("message"))
         elif method == "textDocument/publishDiagnostics":
             self._take_diagnostics(str(params.get("uri")), params)
         else:
@@ -277,7 +287,8 @@ class Session:
         if kind == "end":
             self._progress.pop(token, None)
         elif kind == "begin" and isinstance(value, dict) and len(self._progress) < MAX_PROGRESS:
-            self._progress[token] = str(value.get("title", ""))
+            title = str(value.get("title", ""))
+            self._progress[token] = plain(f"{title}: {value.get('message')}") if title.startswith(FAILED) else title
 
     def _introduction(self) -> types.InitializeParams:
         uri = file_uri(self.found.project.path)

@@ -47,7 +47,7 @@ MISSING = {
 }
 """Consequence for a caller of each protection that is not in force."""
 
-WITHOUT_VIEW = "needs tier full: a command can read denied files beneath the roots"
+WITHOUT_VIEW = "needs tier full: commands and language servers can read denied files beneath the roots"
 
 
 OTHERS = "no other of the server's (NODE_ENV, EDITOR, ...) unless the operator names it with --pass-env"

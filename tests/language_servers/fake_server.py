@@ -115,6 +115,9 @@ def answered(number: object, method: str, params: object) -> None:
         send({"id": number, "result": {"capabilities": {**known, "positionEncoding": "utf-32"}}})
         if MODE == "indexing":
             send({"method": "$/progress", "params": {"token": 1, "value": {"kind": "begin", "title": "Reading"}}})
+        if MODE == "unloaded":
+            failed = {"kind": "begin", "title": "Error loading workspace", "message": "go.mod"}
+            send({"method": "$/progress", "params": {"token": 1, "value": failed}})
     elif MODE in FAILURES:
         FAILURES[MODE]()
     elif MODE == "attack":

@@ -107,6 +107,7 @@ FAILURES = {
     "hang": "no answer within 3 s",
     "indexing": r"still indexing \(Reading\); ask again later",
     "shapeless": "its answer does not fit the protocol",
+    "unloaded": "does not fit the protocol; it says: Error loading workspace: go.mod",
     "crash": "it ended with exit code 3: no memory left",
 }
 RENAMES = {

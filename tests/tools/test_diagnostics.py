@@ -103,14 +103,15 @@ async def test_the_ripgrep_of_searches_is_named(tmp_path: Path) -> None:
 
 async def test_each_language_has_a_server_or_the_way_to_one(tmp_path: Path) -> None:
     """language-servers-9: one of the project comes before the others."""
-    text = (await diagnosed(RootSpec(str(tmp_path)), environment=environment())).text()
+    nothing = {**environment(), "PATH": str(tmp_path)}
+    text = (await diagnosed(RootSpec(str(tmp_path)), environment=nothing)).text()
     assert re.search(r"^language servers: Python: \w+ from", text, re.MULTILINE), "of the extra"
     assert "Go (gopls: go install" in text
     program = tmp_path / ".venv" / "bin" / "pyrefly"
     program.parent.mkdir(parents=True)
     program.write_text("")
     program.chmod(0o755)
-    found = await diagnosed(RootSpec(str(tmp_path)), environment=environment())
+    found = await diagnosed(RootSpec(str(tmp_path)), environment=nothing)
     assert "Python: pyrefly from the project" in found.text()
 
 

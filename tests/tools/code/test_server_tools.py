@@ -237,3 +237,17 @@ def test_a_change_tells_its_new_errors_and_nothing_else(client: Peer, top: Path)
     assert '"new_errors": 7' in json.dumps(many)
     renamed = text(client, "code_rename", path="store.py", symbol="put", new_name="get")
     assert "[use.py: a new error (" in renamed, "use.py has another get"
+
+
+def test_settings_that_a_server_cannot_read_are_told_and_lead_nowhere(client: Peer, top: Path) -> None:
+    """language-servers-11, code-16: broken code too, and links in circles."""
+    hostile = top / "hostile"
+    hostile.mkdir()
+    (hostile / "ty.toml").write_text(f"[environment]\nextra-paths = ['{Path.home()}']\npython = '/root/x'\n[[[")
+    (hostile / "circle").symlink_to("..")
+    (hostile / "self.py").symlink_to("self.py")
+    (hostile / "broken.py").write_text("def f(: int) ->\nx: int = 'a'\n")
+    checked = text(client, "code_check", paths=["hostile/broken.py"])
+    assert "hostile/broken.py:2: error: " in checked
+    assert "ty says: Failed to load project" in checked
+    assert "2 in f: x: int" in text(client, "code_references", path="hostile/broken.py", symbol="x", line=2)
