@@ -188,16 +188,20 @@ class NatsConnection:
             raise TooLarge(f"{name}: a value of {len(value)} bytes is too large; NATS takes {most} (max_payload)")
 
     async def run(self) -> None:
-        """Connect, and again whenever the client gives up, as it does after some errors of servers; until cancelled."""
+        """Connect, and again whenever the connection is lost, until cancelled."""
         while True:
+            # A client can connect again by itself, but leaves sockets open, and gives up after some errors of a server.
             closed = asyncio.Event()
-            client = _Client(requires_tls=self._address.tls is not None)
+            client: Any = _Client(requires_tls=self._address.tls is not None)
             try:
                 await self._connect(client, closed)
-                for subscriber in self._subscribers:
-                    await subscriber.begin(client)
-                await self._opened(client)
+                await self._use(client)
                 await closed.wait()
+                self._report("the connection was lost")
+            except APIError as error:
+                self._report(error.description or type(error).__name__)
+            except CoreError as error:
+                self._report(str(error))
             except _FAILURES as error:
                 self._report(type(error).__name__)
             finally:
@@ -208,16 +212,10 @@ class NatsConnection:
 
     async def _connect(self, client: Any, closed: asyncio.Event) -> None:
         async def failed(error: Exception) -> None:
-            if not isinstance(error, nats.errors.SlowConsumerError):
-                self._report(type(error).__name__)
+            self._report(type(error).__name__)
 
         async def disconnected() -> None:
             self._usable.clear()
-            if not client.is_closed:
-                self._report("the connection was lost")
-
-        async def reconnected() -> None:
-            await self._opened(client)
 
         async def ended() -> None:
             closed.set()
@@ -228,29 +226,19 @@ class NatsConnection:
             name="coretools",
             error_cb=failed,
             disconnected_cb=disconnected,
-            reconnected_cb=reconnected,
             closed_cb=ended,
+            allow_reconnect=False,
+            max_reconnect_attempts=-1,  # but for a server that does not listen
             reconnect_time_wait=AGAIN_SECONDS,
-            max_reconnect_attempts=-1,
             ping_interval=PING_SECONDS,
             **tls,
             **self._address.credentials,
         )
 
-    async def _opened(self, client: Any) -> None:
-        """Prepare the streams, until that succeeds; then let others use the connection."""
-        while True:
-            try:
-                await self._prepare(client.jetstream(timeout=TIMEOUT_SECONDS))
-            except APIError as error:
-                self._report(error.description or type(error).__name__)
-            except CoreError as error:
-                self._report(str(error))
-            except _FAILURES as error:
-                self._report(type(error).__name__)
-            else:
-                break
-            await asyncio.sleep(AGAIN_SECONDS)
+    async def _use(self, client: Any) -> None:
+        await self._prepare(client.jetstream(timeout=TIMEOUT_SECONDS))
+        for subscriber in self._subscribers:
+            await subscriber.begin(client)
         is_first = self._client is None
         self._client = client
         self._reported = ""

@@ -20,6 +20,7 @@ import anyio
 import nats.errors
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DiscardPolicy, RetentionPolicy, StreamConfig
+from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
 from coretools.errors import Busy, Unreachable
@@ -85,7 +86,7 @@ class NatsQueues:
         self._forget_at = 100
         """Number of leases at which those that are over are forgotten."""
         self._consumers: set[_Place] = set()
-        """Consumers that this process has found or created."""
+        """Consumers that this process has found or created on this connection."""
 
     def streams(self) -> list[StreamConfig]:
         """The streams of items and of dead letters. Each has the limits: a dead letter needs room before it moves."""
@@ -182,20 +183,27 @@ class NatsQueues:
     async def totals(self) -> QueueTotals:
         """The numbers of items in all queues."""
         alive, dead = [await self._items_in(config.name or "") for config in self.streams()]
-        leased, read = 0, 0
-        while page := await self._consumers_from(read):
-            read += len(page)
-            leased += sum(consumer.num_ack_pending or 0 for consumer in page)
-        leased = min(alive, leased)
+        consumers = await self._connection.ask(lambda js: _consumers_of(js, f"{self._prefix}_queues"), may_repeat=True)
+        leased = min(alive, sum(consumer.num_ack_pending or 0 for consumer in consumers))
         return QueueTotals(waiting=alive - leased, leased=leased, dead=dead)
+
+    async def prepare(self, jetstream: JetStreamContext) -> None:
+        """Delete consumers that have delivered more than their stream has ever had, before anybody puts an item.
+
+        A power failure can take the newest items and leave the record that they were delivered. New items have their
+        numbers then, and would never be delivered. The items that are left are delivered again, as for the first time.
+        """
+        self._consumers.clear()
+        for config in self.streams():
+            stream = config.name or ""
+            consumers = await _consumers_of(jetstream, stream)
+            last = (await jetstream.stream_info(stream)).state.last_seq
+            for consumer in consumers:
+                if consumer.delivered and consumer.delivered.stream_seq > last:
+                    await jetstream.delete_consumer(stream, consumer.name)
 
     async def _items_in(self, stream: str) -> int:
         return (await self._connection.ask(lambda js: js.stream_info(stream), may_repeat=True)).state.messages
-
-    async def _consumers_from(self, offset: int) -> list[ConsumerInfo]:
-        return await self._connection.ask(
-            lambda js: js.consumers_info(f"{self._prefix}_queues", offset), may_repeat=True
-        )
 
     def _is_dead(self, queue: str) -> bool:
         return queue.endswith(DEAD_SUFFIX)
@@ -358,6 +366,13 @@ def _consumer(place: _Place) -> ConsumerConfig:
         max_waiting=GETTERS,
         inactive_threshold=UNUSED_SECONDS,
     )
+
+
+async def _consumers_of(jetstream: JetStreamContext, stream: str) -> list[ConsumerInfo]:
+    consumers: list[ConsumerInfo] = []
+    while page := await jetstream.consumers_info(stream, len(consumers)):
+        consumers += page
+    return consumers
 
 
 def _delayed(seconds: float) -> bytes:

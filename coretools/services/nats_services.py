@@ -54,6 +54,7 @@ class NatsServices:
     async def _prepare(self, jetstream: JetStreamContext) -> None:
         for config in (self.values.stream(), *self.queues.streams()):
             await _ensure(jetstream, config)
+        await self.queues.prepare(jetstream)
         await jetstream.publish(self.values.clock.subject)  # so that it has its place before the values
 
 

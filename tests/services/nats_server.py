@@ -38,10 +38,8 @@ class NatsServer:
 
     def start(self) -> None:
         """Start, and return when it answers."""
-        jetstream = f'jetstream {{store_dir: "{self.folder}"}}' if "jetstream" not in self._configuration else ""
-        settings = self.folder / "nats.conf"
-        settings.write_text(f"listen: 127.0.0.1:{self._port}\n{jetstream}\n{self._configuration}\n")
         assert PROGRAM is not None
+        settings = self._configure(self._configuration)
         self.log = ""
         self._process = subprocess.Popen(
             [*WITH_ITS_PARENT, PROGRAM, "--config", settings], stderr=subprocess.PIPE, text=True
@@ -55,9 +53,24 @@ class NatsServer:
                 return
         raise AssertionError(self.log)
 
+    def reload(self, configuration: str) -> None:
+        """Use another configuration from now on."""
+        self._configure(configuration)
+        self._process.send_signal(signal.SIGHUP)
+
+    def _configure(self, configuration: str) -> Path:
+        settings = self.folder / "nats.conf"
+        jetstream = f'jetstream {{store_dir: "{self.folder}"}}'
+        settings.write_text(f"listen: 127.0.0.1:{self._port}\n{jetstream}\n{configuration}\n")
+        return settings
+
     def kill(self) -> None:
-        """Kill it, as when the machine fails; what the system has of its files stays."""
-        self._process.kill()
+        """Kill it; what the system has of its files stays."""
+        self.end(signal.SIGKILL)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it, by default so that it writes all that it has."""
+        self._process.send_signal(how)
         self._process.wait()
         assert self._process.stderr is not None
         self._process.stderr.close()
@@ -65,6 +78,7 @@ class NatsServer:
     def hold(self) -> None:
         """Suspend it: it accepts bytes and answers nothing."""
         os.kill(self._process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)  # its threads stop one by one
 
     def resume(self) -> None:
         os.kill(self._process.pid, signal.SIGCONT)
