@@ -15,6 +15,7 @@ import anyio
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError
 
@@ -296,7 +297,8 @@ class _Subscriber:
     async def begin(self, client: Any) -> None:
         """Subscribe; NATS knows of it when this returns."""
         self._subscription = await client.subscribe(self._subject, cb=self._receive)
-        await client.flush()
+        # Any answer to what was sent later; not `flush`, whose PING overtakes what waits to be sent (nats-py 2.16).
+        await client.jetstream(timeout=TIMEOUT_SECONDS).account_info()
 
     async def end(self) -> None:
         try:
@@ -306,7 +308,7 @@ class _Subscriber:
 
 
 class _Client(Client):
-    """Refuses a server without TLS before it sends credentials; the library would go on in the clear."""
+    """Refuses a server without TLS before it sends credentials: the library would go on in the clear."""
 
     def __init__(self, *, requires_tls: bool) -> None:
         super().__init__()
@@ -316,6 +318,10 @@ class _Client(Client):
         if initial_connection and self._requires_tls and not info.get("tls_required"):
             raise nats.errors.SecureConnRequiredError
         await super()._process_info(info, initial_connection)
+
+    async def lose_interest(self, subscription: Subscription) -> None:
+        """Let the server send nothing more; what it has sent is still received, until `unsubscribe`."""
+        await self._send_unsubscribe(subscription._id)  # noqa: SLF001 - `drain` waits by `flush`, see above
 
 
 def token(name: str) -> str:

@@ -23,7 +23,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DiscardPolicy, 
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
-from coretools.errors import Busy, Unreachable
+from coretools.errors import Busy
 from coretools.services.interface import DEAD_SUFFIX, QueueCounts, QueueTotals, WorkItem, dead_letters
 from coretools.services.limits import ServiceLimits
 from coretools.services.nats_connection import NO_ROOM, TRY_SECONDS, NatsClock, NatsConnection, token
@@ -280,17 +280,20 @@ class NatsQueues:
                 await subscription.unsubscribe()
             else:
                 with anyio.CancelScope(shield=True):
-                    await self._withdraw(place, subscription, answers)
+                    await self._withdraw(client, place, subscription, answers)
 
-    async def _withdraw(self, place: _Place, subscription: Any, answers: "asyncio.Queue[Msg | None]") -> None:
+    async def _withdraw(
+        self, client: Any, place: _Place, subscription: Any, answers: "asyncio.Queue[Msg | None]"
+    ) -> None:
         """Withdraw a request, and give back what it was answered meanwhile."""
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                await subscription.drain()
+                await client.lose_interest(subscription)
                 # JetStream drops requests that nobody listens for when it is asked about its consumer, else too late:
                 # 2.9 loses its place if it finds out with an item in its hand.
-                await self._connection.ask(lambda js: js.consumer_info(place.stream, place.consumer))
-        except (nats.errors.Error, OSError, TimeoutError, Unreachable) as error:
+                await client.jetstream(timeout=TRY_SECONDS).consumer_info(place.stream, place.consumer)
+                await subscription.unsubscribe()
+        except (nats.errors.Error, OSError, TimeoutError) as error:
             logger.debug("nats: %s", type(error).__name__)
         while not answers.empty():
             answer = answers.get_nowait()
@@ -327,13 +330,11 @@ class NatsQueues:
     async def _remove(self, reply: str) -> bool:
         """Remove an item for ever. Returns False if it is gone.
 
-        An acknowledgement removes it too, but is answered alike whether there was something to remove.
+        To JetStream a removal is an acknowledgement, of which it tells whether there was something to remove.
         """
         match = _REPLY.fullmatch(reply)
         assert match is not None
-        was_removed = await self._connection.remove_message(match["stream"], int(match["number"]), may_repeat=True)
-        await self._connection.request(lambda client: client.publish(reply, b"+ACK"))
-        return was_removed
+        return await self._connection.remove_message(match["stream"], int(match["number"]), may_repeat=True)
 
     def _reply(self, item: WorkItem, now: float) -> str | None:
         """The subject that takes the answer to an item; None if its lease has ended."""
