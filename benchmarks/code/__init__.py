@@ -1,0 +1,1 @@
+"""The code tools in public repositories, against what compilers say and what the projects' own tests say."""

@@ -38,6 +38,8 @@ class Spans:
 
     spans: tuple[Span, ...]
     encoding: Encoding
+    unsearched: tuple[str, ...] = ()
+    """Absolute paths of files that contain the name, and that the server did not search."""
 
 
 @dataclass(frozen=True, slots=True)

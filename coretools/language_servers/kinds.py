@@ -41,6 +41,10 @@ class ServerKind:
     """Whether it says when it has read the project (`experimental/serverStatus`), and answers nothing before."""
     asks_tsserver: bool = False
     """Whether diagnostics are asked from its tsserver: those that it sends come in parts, without a version."""
+    leaves_out_reexports: bool = False
+    """Whether its renames leave out `from a import b as b`, which its references have."""
+    searches_open_projects: bool = False
+    """Whether it searches the projects of open files alone, and not those of other files that use a symbol."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Its `initializationOptions`, and its answer to questions for settings, by section."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -55,6 +59,7 @@ KINDS: tuple[ServerKind, ...] = (
         languages=_PYTHON,
         get="pip install 'coretools-workstation[code]', or uv tool install ty",
         project_files=_PYTHON_PROJECT,
+        leaves_out_reexports=True,
         settings={"ty": {"diagnosticMode": "openFilesOnly"}},
     ),
     ServerKind(
@@ -75,6 +80,7 @@ KINDS: tuple[ServerKind, ...] = (
         project_files=("tsconfig.json", "jsconfig.json"),
         needs_project=True,
         asks_tsserver=True,
+        searches_open_projects=True,
         # Automatic acquisition of types would ask the network, which is not there.
         settings={"disableAutomaticTypingAcquisition": True, "tsserver": {"useSyntaxServer": "never"}},
     ),

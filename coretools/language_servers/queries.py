@@ -1,16 +1,18 @@
 """The questions that tools ask a session: places of a symbol, a rename, the diagnostics of a file."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 from lsprotocol import types
 
 from coretools.language_servers.answers import MAX_SPANS, Problem, Relation, Severity, Span, Spans, TextChange
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.find import file_uri, path_of_uri
 from coretools.language_servers.positions import Lines
-from coretools.language_servers.session import Session
+from coretools.language_servers.session import MAX_BESIDE, Session
 
 _METHODS = {
     "references": ("textDocument/references", "referencesProvider"),
@@ -43,6 +45,15 @@ class SymbolPosition:
 FindMention = Callable[[Span], Awaitable[SymbolPosition | None]]
 """Finds the symbol at a place of a file; None if the file does not have it there."""
 
+ReadLines = Callable[[str], Awaitable[Lines | None]]
+"""Reads a file by its absolute path; None if it can't be read here."""
+
+_TSSERVER = "typescript.tsserverRequest"
+"""The command of typescript-language-server that passes a question on to the compiler's own server."""
+
+OPENING_SECONDS = 15.0
+"""Time for opening files of other projects; each project takes the compiler seconds."""
+
 MAX_OVERRIDING = 200
 """Overriding methods that are renamed with one."""
 
@@ -72,6 +83,51 @@ async def places(session: Session, symbol: SymbolPosition, relation: Relation) -
     if not spans:
         raise NoAnswer("it finds nothing at this place")
     return Spans(spans, session.encoding)
+
+
+async def open_projects(
+    session: Session, symbol: SymbolPosition, paths: Sequence[str], read: ReadLines
+) -> tuple[str, ...]:
+    """Open files that contain the name of a symbol and that the server would not search; return those that are left.
+
+    TypeScript's server searches the projects of open files. The tests of a project are often in none, or in another.
+
+    Raises:
+        NoAnswer: the server is gone.
+    """
+    if not session.found.kind.searches_open_projects:
+        return ()
+    session.show(symbol.path, symbol.lines.text)
+    known = {symbol.path, *await _project_files(session, symbol.path)}
+    until, opened = anyio.current_time() + OPENING_SECONDS, 0
+    directories, left = set[str](), list[str]()
+    for path in paths:
+        if path in known:
+            continue
+        lines = await read(path) if opened < MAX_BESIDE and anyio.current_time() < until else None
+        if lines is None:
+            left.append(path)
+            continue
+        session.show_beside(path, lines.text)
+        opened += 1
+        if (
+            directory := os.path.dirname(path)
+        ) not in directories:  # each question has the compiler read the project anew
+            directories.add(directory)
+            known.update(await _project_files(session, path))
+    return tuple(left)
+
+
+async def _project_files(session: Session, path: str) -> list[str]:
+    """The files of the project of an open file; none where that is not known."""
+    question = ["projectInfo", {"file": path, "needFileNameList": True}]
+    try:
+        answer = await session.ask("workspace/executeCommand", types.ExecuteCommandParams(_TSSERVER, question))
+    except NoAnswer:  # of a version that has no such command
+        return []
+    body = answer.get("body") if isinstance(answer, dict) else None
+    names = body.get("fileNames") if isinstance(body, dict) else None
+    return [one for one in names if isinstance(one, str)] if isinstance(names, list) else []
 
 
 async def rename(

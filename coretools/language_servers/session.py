@@ -32,6 +32,9 @@ MAX_PROGRESS = 1_000
 FAILED = "Error"
 """How the title of a task begins that is none: gopls reports so, without an end, why it can't load a project."""
 
+MAX_BESIDE = 50
+"""Documents that are open beside those that a question is about."""
+
 MAX_TIMEOUTS = 2
 """Questions in a row without an answer in time, after which a server is ended: the first may have been too large."""
 
@@ -85,6 +88,8 @@ class Session:
         self._files = ChangedFiles(found.project.path, found.kind.languages, found.kind.project_files)
         self._open: dict[str, tuple[int, str]] = {}
         """Version and text of the open documents, by URI."""
+        self._beside: dict[str, None] = {}
+        """URIs of those that stay open until they change, oldest first."""
         self._version = 0
         self._progress: dict[str, str] = {}
         """The title of each task that it reports, and of one that failed its message."""
@@ -162,6 +167,10 @@ class Session:
     async def catch_up(self, seconds: float = MAX_SECONDS) -> list[FileChange]:
         """Tell it which files changed since the last time; return them. Looks for so long at most."""
         changes = await to_thread.run_sync(self._files.look, seconds)
+        changed = {file_uri(one.path) for one in changes}
+        watched = f"{file_uri(self.found.project.path)}/"
+        for uri in [one for one in self._beside if one in changed or not one.startswith(watched)]:
+            self._close(uri)
         if changes:
             events = [types.FileEvent(file_uri(one.path), _CHANGES[one.change]) for one in changes]
             self.connection.notify("workspace/didChangeWatchedFiles", types.DidChangeWatchedFilesParams(events))
@@ -200,13 +209,26 @@ class Session:
         self.show_only({path: text})
         return file_uri(path)
 
-    def show_only(self, texts: Mapping[str, str]) -> None:
-        """Open files for it with these texts, by absolute path, and close the others."""
-        named = {file_uri(path): (path, text) for path, text in texts.items()}
-        for uri in self._open.keys() - named.keys():
+    def show_beside(self, path: str, text: str) -> None:
+        """Open a file until it changes, so that its project is searched too; close the oldest if there are many."""
+        uri = file_uri(path)
+        if uri not in self._beside and len(self._beside) >= MAX_BESIDE:
+            self._close(next(iter(self._beside)))
+        self._beside[uri] = None
+        if uri not in self._open or self._open[uri][1] != text:
+            self._show_text(uri, path, text)
+
+    def _close(self, uri: str) -> None:
+        self._beside.pop(uri, None)
+        if self._open.pop(uri, None) is not None:
             closed = types.TextDocumentIdentifier(uri)
             self.connection.notify("textDocument/didClose", types.DidCloseTextDocumentParams(closed))
-            del self._open[uri]
+
+    def show_only(self, texts: Mapping[str, str]) -> None:
+        """Open files for it with these texts, by absolute path, and close those of the last question."""
+        named = {file_uri(path): (path, text) for path, text in texts.items()}
+        for uri in self._open.keys() - named.keys() - self._beside.keys():
+            self._close(uri)
         for uri, (path, text) in named.items():
             if uri not in self._open or self._open[uri][1] != text:
                 self._show_text(uri, path, text)

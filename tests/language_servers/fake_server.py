@@ -15,6 +15,8 @@ PLAN = json.loads(Path("plan.json").read_text())
 MODE = PLAN["mode"]
 ASKED: list[object] = []
 TEXTS: list[str] = []
+OPEN: dict[str, list[str]] = {}
+"""The lines of the open documents."""
 
 
 def send(message: dict[str, object]) -> None:
@@ -105,10 +107,33 @@ FAILURES = {
 }
 
 
+EDITED = {
+    "zero": [],
+    "stale": [{"start": {"line": 3, "character": 0}, "end": {"line": 3, "character": 5}}],
+    "outside": [{"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 9}}],
+}
+
+
+def rename() -> object:
+    target = "file:///etc/passwd" if MODE == "outside" else Path("a.py").absolute().as_uri()
+    return {"changes": {target: [{"range": one, "newText": "other"} for one in EDITED[MODE]]}}
+
+
+RESULTS = {
+    "textDocument/rename": rename,
+    "textDocument/references": lambda: [one for uri in OPEN for one in mentions(uri)],
+    "workspace/executeCommand": lambda: {"body": {"fileNames": [str(Path("known.ts").absolute())]}},
+}
+
+
+def mentions(uri: str) -> list[dict[str, object]]:
+    """The lines of an open document that begin with the name."""
+    found = [number for number, line in enumerate(OPEN[uri]) if line.startswith("parse")]
+    ranges = [{"start": {"line": one, "character": 0}, "end": {"line": one, "character": 5}} for one in found]
+    return [{"uri": uri, "range": one} for one in ranges]
+
+
 def answered(number: object, method: str, params: object) -> None:
-    uri = Path("a.py").absolute().as_uri()
-    here = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 9}}
-    elsewhere = {"start": {"line": 3, "character": 0}, "end": {"line": 3, "character": 5}}
     if method == "initialize":
         send({"method": "window/showMessage", "params": {"type": 1, "message": f"can't\nread: {PLAN['complaint']}"}})
         known = {"referencesProvider": True, "renameProvider": True, "diagnosticProvider": {}}
@@ -125,25 +150,27 @@ def answered(number: object, method: str, params: object) -> None:
     elif MODE == "late" and method == "textDocument/diagnostic":
         ASKED.append(number)
         if len(ASKED) % 2:
+            here = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 9}}
             item = {"range": here, "message": f"asked {len(ASKED)} times", "severity": 1}
             send({"id": number, "result": {"kind": "full", "items": [item]}})
     elif MODE == "parts" and method == "workspace/executeCommand":
         kind = params["arguments"][0]  # type: ignore[index]
         found = {"start": {"line": 1}, "text": TEXTS[-1], "code": 2322, "category": "error"}
         send({"id": number, "result": {"body": [found] if kind == "semanticDiagnosticsSync" else []}})
-    elif method == "textDocument/rename":
-        edits = {"zero": [], "stale": [elsewhere], "outside": [here]}[MODE]
-        target = "file:///etc/passwd" if MODE == "outside" else uri
-        send({"id": number, "result": {"changes": {target: [{"range": one, "newText": "other"} for one in edits]}}})
+    elif method in RESULTS and MODE in ("separate", *EDITED):
+        send({"id": number, "result": RESULTS[method]()})
     else:
         send({"id": number, "result": {"shape": "of nothing"}})
 
 
 def noticed(method: str, params: dict[str, Any]) -> None:
     """As typescript-language-server: what is wrong comes in parts, and nothing is wrong with what is closed."""
-    if MODE == "parts" and method in ("textDocument/didOpen", "textDocument/didChange"):
+    if method in ("textDocument/didOpen", "textDocument/didChange"):
         changes = params.get("contentChanges") or [params["textDocument"]]
         TEXTS.append(changes[0]["text"])
+        OPEN[params["textDocument"]["uri"]] = TEXTS[-1].split("\n")
+    if method == "textDocument/didClose":
+        del OPEN[params["textDocument"]["uri"]]
     if MODE == "parts" and method.startswith("textDocument/"):
         uri = params["textDocument"]["uri"]
         send({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "diagnostics": []}})

@@ -210,3 +210,24 @@ def test_what_a_server_tells_its_user_is_passed_on_in_one_plain_line(client: Pee
     """language-servers-11"""
     checked = client.call("code_check", paths=["late/a.py"])["content"][0]["text"]
     assert "late/a.py: ty says: can't read: \\x1b[31mx]" in checked
+
+
+def test_files_of_other_projects_that_have_the_name_are_opened_for_the_answer(client: Peer, projects: Projects) -> None:
+    """code-24: the server answers for open files alone; it says which it has (known.ts)."""
+    top = projects.top / "separate"
+    (top / "tests").mkdir(parents=True)
+    (top / "tsconfig.json").write_text("{}")
+    (top / "plan.json").write_text('{"mode": "separate", "complaint": ""}')
+    for name in ("a.ts", "known.ts", "tests/b.ts"):
+        (top / name).write_text("parse\n")
+    (top / "tests" / "large.ts").write_text("parse\n" + " " * 4 * 1024 * 1024)
+    arguments = {"path": "separate/a.ts", "symbol": "parse", "line": 1}
+
+    def found() -> str:
+        return str(client.ask("tools/call", {"name": "code_references", "arguments": arguments})["result"]["content"])
+
+    assert "separate/a.ts\\n1: parse\\nseparate/tests/b.ts\\n1: parse\\n[" in found()
+    assert "not searched, since they are of other projects: separate/tests/large.ts" in found()
+    assert "does not mean this one: a.py" not in found()
+    (top / "tests" / "b.ts").write_text("\n\nparse\n")
+    assert "separate/tests/b.ts\\n3: parse" in found(), "a document that changed is opened anew"

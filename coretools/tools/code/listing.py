@@ -2,17 +2,18 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 
 from coretools.cancellation import check_cancelled
 from coretools.config.limits import Limits
 from coretools.errors import CoreError, NotText, TooLarge
 from coretools.escapes import escape_controls
-from coretools.language_servers.answers import Spans
+from coretools.language_servers.answers import Span, Spans
+from coretools.language_servers.positions import Encoding, Lines
 from coretools.roots.read import open_file
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, cut_line
 from coretools.tools.code.results import FoundSymbol, FoundSymbols
+from coretools.tools.code.symbol_target import word
 from coretools.tools.outline import MAX_BYTES, Outline, Symbol, outline_of
 from coretools.tools.search.file_matches import decode_text
 from coretools.truncation import and_more
@@ -93,7 +94,8 @@ class SymbolListing:
                 self._mentions.append(path)
 
     def read_places(self, spans: Spans) -> None:
-        """Add the symbols that are defined at places which a language server named."""
+        """Add the symbols that are defined at places which a language server named, with all their overloads."""
+        added = set[tuple[str, str]]()
         for span in spans.spans:
             place = self._roots.split(span.path)
             path = span.path if place is None else self._roots.display_path(place)
@@ -101,13 +103,25 @@ class SymbolListing:
                 text = None if place is None else self._text(path)
             except CoreError:
                 text = None
-            outline = None if text is None else outline_of(path, text)
-            symbol = None if outline is None else outline.enclosing(span.line + 1)
-            if text is None or outline is None or symbol is None:
+            if text is None:
                 self.notes.append(f"defined at {escape_controls(path)}:{span.line + 1}, which is not shown")
                 self._has_hidden = True
-            else:
-                self._add(path, text, replace(outline, symbols=(symbol,)), is_whole=True)
+                continue
+            symbols = self._defined(path, text, span, spans.encoding)
+            if (path, symbols[0].path) not in added:
+                added.add((path, symbols[0].path))
+                self._show(path, text, symbols)
+
+    def _defined(self, path: str, text: str, span: Span, encoding: Encoding) -> list[Symbol]:
+        """The symbol that a place names with its overloads; or its line, if it is no symbol, such as a parameter."""
+        lines, outline = Lines.of(text), outline_of(path, text)
+        around = None if outline is None else outline.enclosing(span.line + 1)
+        offsets = span.offsets(lines, encoding)
+        if outline and around and offsets and word(around.name).search(lines.text[slice(*offsets)]):
+            return [one for one in outline.symbols if one.path == around.path]
+        scope = () if around is None else (*around.scope, around.name)
+        number, line = span.line + 1, lines.line(span.line).strip()
+        return [Symbol("name", self._wanted[-1], scope, number, number, cut_line(line))]
 
     def result(self) -> FoundSymbols:
         """Return the symbols, with remarks on what they lack."""
@@ -143,8 +157,11 @@ class SymbolListing:
         if outline.problem:
             self._problems.setdefault(outline.problem, []).append(path)
         chosen = [one for one in outline.symbols if self._is_wanted(one, is_whole=is_whole)]
+        self._show(path, text, chosen)
+
+    def _show(self, path: str, text: str, symbols: Iterable[Symbol]) -> None:
         is_with_text = bool(self._wanted)
-        for symbol in chosen:
+        for symbol in symbols:
             if self._skipped < self._skip:
                 self._skipped += 1
                 continue

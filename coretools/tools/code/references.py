@@ -1,6 +1,7 @@
 """The tool that finds who uses a symbol: by a language server, or else by text, marked as such."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -20,7 +21,7 @@ from coretools.tools.code.reference_list import FoundReferences, ReferenceReader
 from coretools.tools.code.server_questions import asked_places, asked_relatives
 from coretools.tools.code.symbol_search import SymbolSearch
 from coretools.tools.code.symbol_target import SymbolTarget
-from coretools.tools.code.text_mentions import TextMentions
+from coretools.tools.code.text_mentions import Mentions, TextMentions
 from coretools.truncation import and_more
 
 NAMED_FILES = 5
@@ -44,6 +45,16 @@ SymbolLine = Annotated[
     Field(ge=1, description="Line of `path` that mentions the symbol; default where the file defines it"),
     Aliases("line_number"),
 ]
+
+
+def unsearched(roots: Roots, name: str, paths: Sequence[str]) -> list[str]:
+    """The remark on files that contain a name and were not searched; none if there are none."""
+    if not paths:
+        return []
+    shown = and_more(
+        [roots.display_path(place) for path in paths[:NAMED_FILES] if (place := roots.split(path))], len(paths)
+    )
+    return [f"not searched, since they are of other projects: {shown}; they contain the text {name}"]
 
 
 class ReferenceTools:
@@ -93,8 +104,10 @@ class ReferenceTools:
         {"symbol": "Config.load", "path": "src/config.py"}.
         """
         target = await self._symbols.find(path, symbol, line)
+        deadline = time.monotonic() + self._limits.search_seconds
+        mentions = None if relation == "type" else await self._mentions.of(target, deadline=deadline)
         try:
-            spans, answer = await asked_places(self._servers, target, relation)
+            spans, answer = await asked_places(self._servers, target, relation, mentions)
         except NoAnswer as reason:
             return await self._by_text(target, relation, reason, page=(skip, limit))
         reader = ReferenceReader(self._roots, self._limits, target.name)
@@ -103,8 +116,8 @@ class ReferenceTools:
         notes = [*reader.notes, *answer.remarks, *self._scope(answer)]
         if relation in ("references", "callers"):
             notes += await self._overrides(target, spans)
-        if relation == "references":
-            notes += await self._others(target, spans)
+        if mentions is not None:
+            notes += self._others(mentions, spans, is_every_use=relation == "references")
         return FoundReferences(files=files, total=total, source=answer.server.kind.name, notes=notes)
 
     def _scope(self, answer: ServerAnswer) -> list[str]:
@@ -123,17 +136,19 @@ class ReferenceTools:
         known = {(span.path, span.line + 1) for span in spans.spans}
         return await to_thread.run_sync(override_remarks, self._roots, target, relatives, known, limiter=self._limiter)
 
-    async def _others(self, target: SymbolTarget, spans: Spans) -> list[str]:
-        """The remark on files that contain the text and that the server does not name."""
-        deadline = time.monotonic() + self._limits.search_seconds
-        top = RootedPath(target.place.root, ".")
-        found = await self._mentions.find(target.name, top, output="files", deadline=deadline)
-        known = {self._roots.display_path(place) for span in spans.spans if (place := self._roots.split(span.path))}
-        others = [file.path for file in found.files if file.path not in known]
-        if not others:
-            return []
-        shown = and_more(others[:NAMED_FILES], len(others))
-        return [f"the text {target.name} is also in files where it does not mean this one: {shown}"]
+    def _others(self, mentions: Mentions, spans: Spans, *, is_every_use: bool) -> list[str]:
+        """The remarks on files that contain the text and that the server does not name."""
+        notes = unsearched(self._roots, mentions.target.name, spans.unsearched)
+        known = {
+            self._roots.display_path(place)
+            for path in (*(span.path for span in spans.spans), *spans.unsearched)
+            if (place := self._roots.split(path))
+        }
+        others = [path for path in mentions.files if path not in known]
+        if others and is_every_use:
+            shown = and_more(others[:NAMED_FILES], len(others))
+            notes.append(f"the text {mentions.target.name} is also in files where it does not mean this one: {shown}")
+        return notes
 
     async def _by_text(
         self, target: SymbolTarget, relation: Relation, reason: NoAnswer, *, page: tuple[int, int]

@@ -1,6 +1,7 @@
 """The tool that renames a symbol in a whole project: in all files, or in none."""
 
 import re
+import time
 from functools import partial
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from anyio import to_thread
 from pydantic import Field
 
 from coretools.config.limits import Limits
-from coretools.errors import Conflict, CoreError, EditRefused, InvalidArguments, OutsideRoot, Unsupported
+from coretools.errors import Conflict, EditRefused, InvalidArguments, OutsideRoot, Unsupported
 from coretools.language_servers.answers import TextChange
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.pool import LanguageServers
@@ -16,15 +17,16 @@ from coretools.language_servers.positions import Encoding, Lines
 from coretools.operations.call import Call
 from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
 from coretools.roots.read import read_bytes
+from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.roots.text import decode
 from coretools.roots.write import lock_paths
 from coretools.roots.write_together import MAX_CHANGES, FileChange
 from coretools.tools.code.overrides import overridden
-from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName
+from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName, unsearched
 from coretools.tools.code.server_questions import Rename, asked_rename
 from coretools.tools.code.symbol_search import SymbolSearch
-from coretools.tools.code.symbol_target import MAX_BYTES, SymbolTarget
+from coretools.tools.code.symbol_target import NAMED_LINES, SymbolTarget
 from coretools.tools.code.text_mentions import TextMentions
 from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.edit_diff import SHOWN_LINES
@@ -33,6 +35,7 @@ from coretools.tools.filesystem.edits import EditedText, Hunk
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.results import EditsResult
 from coretools.tools.filesystem.tool_set import NOBODY
+from coretools.truncation import and_more
 
 _NEW_NAME = re.compile(r"[^\W\d][\w$]*[!?]?|\$[\w$]*")
 _LEAST_LINES = 6
@@ -67,6 +70,7 @@ class RenameTools(EditingToolSet):
     ) -> None:
         super().__init__(roots, limits, known_files=known_files, checks=checks)
         self._servers = servers
+        self._mentions = mentions
         self._symbols = SymbolSearch(roots, limits, mentions)
 
     @same_policy_as("edit_file")
@@ -88,14 +92,17 @@ class RenameTools(EditingToolSet):
         Returns the number of replacements and a diff of each file. Only what means this symbol is renamed: others of
         the same name, strings and comments stay. Every place is compared with the file before anything is written; if
         one does not have the old name, nothing is changed. No replacement at all is an error. Up to 200 files. undo
-        reverts it. Without a language server it is refused: take search_text and edit_files. Example:
-        {"symbol": "Config.load", "new_name": "read", "path": "src/config.py"}.
+        reverts it. A line in brackets names the places that still have the old name as text. Without a language server
+        it is refused: take search_text and edit_files. Example: {"symbol": "Config.load", "new_name": "read", "path":
+        "src/config.py"}.
         """
         if not _NEW_NAME.fullmatch(new_name):
             raise InvalidArguments(f"new_name: {new_name!r} is no name; give one such as load_all")
         target = await self._symbols.find(path, symbol, line)
+        deadline = time.monotonic() + self._limits.search_seconds
+        mentions = await self._mentions.of(target, deadline=deadline)
         try:
-            rename, answer = await asked_rename(self._servers, target, new_name, self._lines)
+            rename, answer = await asked_rename(self._servers, target, new_name, mentions)
         except NoAnswer as reason:
             raise Unsupported(
                 f"{target.name} was not renamed: {reason}. search_text finds its text, and edit_files changes it"
@@ -116,20 +123,25 @@ class RenameTools(EditingToolSet):
         most_lines = max(_LEAST_LINES, SHOWN_LINES // len(edited))
         return RenamedFiles(
             files=[one.result(dry_run=dry_run, errors=errors, most_lines=most_lines) for one in edited],
-            notes=list(answer.remarks),
+            notes=[
+                *answer.remarks,
+                *unsearched(self._roots, target.name, rename.unsearched),
+                *([] if dry_run else await self._left(target, answer.server.kind.name)),
+            ],
             replaced=sum(one.edited.replaced for one in edited),
         )
 
-    async def _lines(self, path: str) -> Lines | None:
-        """Read a file by its absolute path; None if it can't be read."""
-        place = self._roots.split(path)
-        if place is None:
-            return None
-        read = partial(read_bytes, self._roots, self._roots.display_path(place), limit_bytes=MAX_BYTES)
-        try:
-            return Lines.of(decode((await to_thread.run_sync(read)).data, path).text)
-        except CoreError:
-            return None
+    async def _left(self, target: SymbolTarget, server: str) -> list[str]:
+        """The remark on lines that still have the old name: strings, comments, and what the server can't resolve."""
+        deadline = time.monotonic() + self._limits.search_seconds
+        top = RootedPath(target.place.root, ".")
+        found = await self._mentions.find(target.name, top, output="matches", deadline=deadline)
+        lines = [f"{file.path}:{line.number}" for file in found.files for group in file.groups for line in group]
+        if not lines:
+            return []
+        shown = and_more(lines[:NAMED_LINES], len(lines))
+        what = f"other symbols, strings, comments, or code that {server} does not resolve"
+        return [f"the text {target.name} is still at {shown}: {what}"]
 
     def _write(self, target: SymbolTarget, rename: Rename, *, dry_run: bool, call: Call) -> list[EditedFile]:
         """Make the replacements, all or none."""

@@ -3,16 +3,17 @@
 What speaks the protocol is imported with the first question: it takes half a second.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from coretools.language_servers.answers import Problem, Relation, Span, Spans, TextChange
 from coretools.language_servers.pool import LanguageServers, ServerAnswer
-from coretools.language_servers.positions import Encoding, Lines
+from coretools.language_servers.positions import Encoding
 from coretools.roots.root import RootedPath
 from coretools.tools.code.overrides import Relatives
 from coretools.tools.code.symbol_target import SymbolTarget, word
+from coretools.tools.code.text_mentions import Mentions
 
 if TYPE_CHECKING:
     from coretools.language_servers.queries import SymbolPosition
@@ -20,18 +21,22 @@ if TYPE_CHECKING:
 
 
 async def asked_places(
-    servers: LanguageServers, target: SymbolTarget, relation: Relation
+    servers: LanguageServers, target: SymbolTarget, relation: Relation, mentions: Mentions | None = None
 ) -> tuple[Spans, ServerAnswer]:
-    """Return the places that have this relation to a symbol.
+    """Return the places that have this relation to a symbol. `mentions` are searched too, whatever their project.
 
     Raises:
         NoAnswer: there is no server, or it does not answer.
     """
 
     async def ask(session: "Session") -> Spans:
-        from coretools.language_servers.queries import SymbolPosition, places
+        from coretools.language_servers.queries import SymbolPosition, open_projects, places
 
-        return await places(session, SymbolPosition(target.place.path, target.lines, target.offset), relation)
+        symbol = SymbolPosition(target.place.path, target.lines, target.offset)
+        if mentions is None:
+            return await places(session, symbol, relation)
+        unsearched = await open_projects(session, symbol, mentions.source_files(), mentions.read)
+        return replace(await places(session, symbol, relation), unsearched=unsearched)
 
     return await servers.answer(target.place, ask)
 
@@ -45,14 +50,12 @@ class Rename:
     encoding: Encoding
     bases: tuple[Span, ...]
     """The classes from which the class of the symbol inherits."""
-
-
-ReadLines = Callable[[str], Awaitable[Lines | None]]
-"""Reads a file by its absolute path; None if it can't be read here."""
+    unsearched: tuple[str, ...]
+    """Absolute paths of files that contain the name, and that the server did not search."""
 
 
 async def asked_rename(
-    servers: LanguageServers, target: SymbolTarget, new_name: str, read: ReadLines
+    servers: LanguageServers, target: SymbolTarget, new_name: str, mentions: Mentions
 ) -> tuple[Rename, ServerAnswer]:
     """Return what renames a symbol.
 
@@ -61,10 +64,16 @@ async def asked_rename(
     """
 
     async def ask(session: "Session") -> Rename:
-        from coretools.language_servers.queries import SymbolPosition, rename, supertypes
+        from coretools.language_servers.queries import (
+            SymbolPosition,
+            open_projects,
+            places,
+            rename,
+            supertypes,
+        )
 
         async def mention(span: Span) -> "SymbolPosition | None":
-            lines = await read(span.path)
+            lines = await mentions.read(span.path)
             at = None if lines is None else lines.offset(span.line, 0, "utf-32")
             found = None if lines is None or at is None else word(target.name).search(lines.text, at)
             if lines is None or found is None or lines.position(found.start(), "utf-32")[0] != span.line:
@@ -72,12 +81,29 @@ async def asked_rename(
             return SymbolPosition(span.path, lines, found.start())
 
         path, lines = target.place.path, target.lines
-        changes = await rename(session, SymbolPosition(path, lines, target.offset), new_name, mention)
+        symbol = SymbolPosition(path, lines, target.offset)
+        unsearched = await open_projects(session, symbol, mentions.source_files(), mentions.read)
+        changes = await rename(session, symbol, new_name, mention)
+        if any(changes.values()) and session.found.kind.leaves_out_reexports:
+            spans = await places(session, symbol, "references")
+            await _add_left_out(changes, spans, target.name, new_name, mentions)
         owner = target.owner_offset
         above = [] if owner is None else await supertypes(session, SymbolPosition(path, lines, owner))
-        return Rename(changes, session.encoding, tuple(above))
+        return Rename(changes, session.encoding, tuple(above), unsearched)
 
     return await servers.answer(target.place, ask)
+
+
+async def _add_left_out(
+    changes: dict[str, set[TextChange]], spans: Spans, name: str, new_name: str, mentions: Mentions
+) -> None:
+    """Add the references that have the name and that a rename left out."""
+    renamed = {one.span for edits in changes.values() for one in edits}
+    for span in set(spans.spans) - renamed:
+        lines = await mentions.read(span.path)
+        offsets = None if lines is None else span.offsets(lines, spans.encoding)
+        if lines is not None and offsets is not None and lines.text[slice(*offsets)] == name:
+            changes.setdefault(span.path, set()).add(TextChange(span, new_name))
 
 
 async def asked_problems(servers: LanguageServers, place: RootedPath, text: str) -> tuple[list[Problem], ServerAnswer]:

@@ -1,16 +1,56 @@
 """Find the files and lines that contain a name as text: what is known without a language server."""
 
 import re
+from dataclasses import dataclass
+from functools import partial
+
+from anyio import to_thread
 
 from coretools.config.limits import Limits
-from coretools.errors import CannotStart
+from coretools.errors import CannotStart, CoreError
+from coretools.language_servers.kinds import kinds_for
+from coretools.language_servers.positions import Lines
+from coretools.roots.read import read_bytes
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
+from coretools.roots.text import decode
+from coretools.tools.code.symbol_target import MAX_BYTES, SymbolTarget
 from coretools.tools.search.engines import SearchEngine
 from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.globs import glob_matcher
 from coretools.tools.search.pattern import parse_pattern
 from coretools.tools.search.results import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """The files that contain the name of a symbol."""
+
+    roots: Roots
+    files: tuple[str, ...]
+    """As callers name them."""
+    target: SymbolTarget
+
+    def source_files(self) -> list[str]:
+        """Absolute paths of those that a language server for this symbol knows."""
+        kinds = kinds_for(self.target.place.relative)
+        return [self.roots.place(path).path for path in self.files if kinds_for(path) == kinds]
+
+    async def read(self, path: str) -> Lines | None:
+        """Read a file by its absolute path; None if it can't be read here."""
+        return await read_lines(self.roots, path)
+
+
+async def read_lines(roots: Roots, path: str) -> Lines | None:
+    """Read a file by its absolute path; None if it can't be read here."""
+    place = roots.split(path)
+    if place is None:
+        return None
+    read = partial(read_bytes, roots, roots.display_path(place), limit_bytes=MAX_BYTES)
+    try:
+        return Lines.of(decode((await to_thread.run_sync(read)).data, path).text)
+    except CoreError:
+        return None
 
 
 class TextMentions:
@@ -21,6 +61,16 @@ class TextMentions:
         self._roots = roots
         self._limits = limits
         self._engines = engines
+
+    async def of(self, target: SymbolTarget, *, deadline: float) -> Mentions:
+        """Return the files of its root that contain the name of a symbol.
+
+        Raises:
+            CannotStart: no engine works here.
+        """
+        top = RootedPath(target.place.root, ".")
+        found = await self.find(target.name, top, output="files", deadline=deadline)
+        return Mentions(self._roots, tuple(file.path for file in found.files), target)
 
     async def find(
         self, name: str, top: RootedPath, *, output: Output, deadline: float, include_ignored: bool = False

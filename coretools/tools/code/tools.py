@@ -110,11 +110,15 @@ class CodeTools:
     async def _defined(self, path: str, name: str, line: int) -> FoundSymbols:
         """Return the definition of a name as it is meant on a line; by its name alone where no server knows."""
         target = await anyio.to_thread.run_sync(partial(find_target, self._roots, path, name, line))
-        deadline = time.monotonic() + self._limits.search_seconds
-        listing = SymbolListing(self._roots, self._limits, (target.name,), skip=0, limit=20, deadline=deadline)
+
+        def new_listing() -> SymbolListing:
+            deadline = time.monotonic() + self._limits.search_seconds
+            return SymbolListing(self._roots, self._limits, (target.name,), skip=0, limit=20, deadline=deadline)
+
         try:
             spans, answer = await asked_places(self._servers, target, "definition")
         except NoAnswer as reason:
+            listing = new_listing()  # its time begins when that of the server has passed
             listing.notes.append(
                 f"the definition of {target.name} at line {line} is not known: {reason}. These have its name"
             )
@@ -123,6 +127,7 @@ class CodeTools:
             )
             await anyio.to_thread.run_sync(listing.read_tree, files, limiter=self._limiter)
             return listing.result()
+        listing = new_listing()
         await anyio.to_thread.run_sync(listing.read_places, spans, limiter=self._limiter)
         listing.notes += answer.remarks
         return listing.result()

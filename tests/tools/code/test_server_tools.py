@@ -1,6 +1,7 @@
 """`code_references`, `code_rename` and `code_check` with a real language server (docs/specs/code.md)."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,3 +252,31 @@ def test_settings_that_a_server_cannot_read_are_told_and_lead_nowhere(client: Pe
     assert "hostile/broken.py:2: error: " in checked
     assert "ty says: Failed to load project" in checked
     assert "2 in f: x: int" in text(client, "code_references", path="hostile/broken.py", symbol="x", line=2)
+
+
+def test_the_definition_of_a_parameter_is_its_line_and_that_of_a_function_has_its_overloads(
+    client: Peer, top: Path
+) -> None:
+    """code-20: what is no symbol of an outline."""
+    found = text(client, "code_symbols", path="config.py", name="text", line=3)
+    assert found == "config.py:2 name Config.load.text\n    def load(self, text: str) -> str:"
+    overloads = "".join(f"@overload\ndef f(x: {one}) -> None: ...\n" for one in ("int", "str"))
+    code = f"from typing import overload\n\n{overloads}def f(x): return x\n\nf(1)\n"
+    (top / "overloads.py").write_text(code)
+    found = text(client, "code_symbols", path="overloads.py", name="f", line=9)
+    assert re.findall(r"^overloads.py:(\S+) ", found, re.MULTILINE) == ["3-4", "5-6", "7"]
+    (top / "overloads.py").unlink()
+
+
+def test_a_name_that_is_imported_as_itself_is_renamed_too_and_lines_that_keep_the_old_one_are_named(
+    client: Peer, top: Path
+) -> None:
+    """code-25: re-exports, which ty leaves out."""
+    (top / "public.py").write_text("from config import Other as Other\n")
+    (top / "user.py").write_text('from public import Other\n\nOther()  # Other\n"Other"\n')
+    found = text(client, "code_rename", path="config.py", symbol="Other", new_name="Third")
+    assert (top / "public.py").read_text() == "from config import Third as Third\n"
+    assert (top / "user.py").read_text() == 'from public import Third\n\nThird()  # Other\n"Other"\n'
+    assert (
+        "[the text Other is still at user.py:3, user.py:4: other symbols, strings, comments, or code that ty" in found
+    )
