@@ -29,7 +29,7 @@ from coretools.cli.common.terminal import TerminalCapabilities, print_error, pri
 from coretools.cli.completion import candidates
 from coretools.cli.completion_scripts import SHELLS, script
 from coretools.config.settings import AskMode
-from coretools.errors import BadSetting, CoreError, InternalFailure, InvalidArguments
+from coretools.errors import BadSetting, CoreError, InputOutput, InternalFailure, InvalidArguments
 from coretools.operations.catalog import EVERYTHING
 from coretools.operations.completion import require_sources
 from coretools.operations.dispatch import Dispatcher
@@ -37,6 +37,7 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.operations.server_info import ServerInfo
 from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
+from coretools.standard_fds import ensure_standard_error
 
 COMPLETE = "__complete"
 """Called by the scripts of `completion`; not shown in help."""
@@ -68,8 +69,11 @@ class ApplicationLine:
             return self._run_named(list(sys.argv[1:] if words is None else words))
 
     def _run_named(self, words: list[str]) -> int:
+        ensure_standard_error()
         log = LineLog(os.environ)
         try:
+            if sys.stdout is None:
+                raise InputOutput("standard output is closed; nothing was run")
             if words == ["serve"] and not self._is_taken("serve"):
                 return self.serve()  # which configures the log of a server
             configure_log(log, os.environ)
@@ -147,9 +151,11 @@ class ApplicationLine:
         """Run a line that names no command of the application."""
         match line.words:
             case ["repl"]:
-                return await self._repl(runner.context, log)
+                return 0 if sys.stdin is None else await self._repl(runner.context, log)
             case ["completion", shell] if shell in SHELLS:
                 return print_text(script(shell, self.info.name))
+            case ["repl" | "serve" as word, *_]:
+                raise InvalidArguments(f"{word}: takes no arguments")
             case ["completion", *_]:
                 raise InvalidArguments(f"completion: choose one of {', '.join(SHELLS)}")
             case _:

@@ -171,3 +171,11 @@ def test_serve_is_part_of_the_command_line_and_its_help(
 def capfd_help(app: App, capfd: pytest.CaptureFixture[str]) -> str:
     app.cli(["--help"])
     return capfd.readouterr().out
+
+
+def test_nothing_runs_without_a_standard_output(
+    bare: App, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """application-29"""
+    monkeypatch.setattr(sys, "stdout", None)
+    assert line(bare, "explain x", capfd) == (74, "deployctl: standard output is closed; nothing was run\n")
