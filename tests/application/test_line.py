@@ -114,6 +114,12 @@ def test_errors_name_what_was_typed(bare: App, capfd: pytest.CaptureFixture[str]
     assert line(bare, "old-releases remove-all 1999-01-01", capfd) == (75, "deployctl: 1999-01-01: is locked by ada\n")
 
 
+def test_a_context_alone_names_what_follows_and_no_other_program(bare: App, capfd: pytest.CaptureFixture[str]) -> None:
+    """application-30: `old-releases --help` would be a line of another program."""
+    said = "deployctl: old-releases: continue with remove_all; --help behind it explains them\n"
+    assert line(bare, "old-releases", capfd) == (64, said)
+
+
 def test_a_parameter_may_have_any_name(bare: App, capfd: pytest.CaptureFixture[str]) -> None:
     """application-31, cli-12: also that of an option of every command, or of something in pydantic."""
     assert line(bare, "explain x --help=me --json 7", capfd) == (0, "x me 7\n")

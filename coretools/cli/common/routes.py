@@ -88,7 +88,7 @@ class Routes:
         below = self.below(words)
         if below:
             following = dict.fromkeys(route_word(command.route[len(words)]) for command in below)
-            raise UnknownTool(f"{typed}: continue with {', '.join(following)}; see `{typed} --help`")
+            raise UnknownTool(f"{typed}: continue with {', '.join(following)}; --help behind it explains them")
         raise UnknownTool(f"no command {typed[:80]!r} here; {self._close(typed)}`--help` lists them")
 
     def _close(self, typed: str) -> str:
