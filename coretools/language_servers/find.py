@@ -9,6 +9,8 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import escape as glob_escape
+from glob import glob
 
 from coretools.language_servers.kinds import KINDS, ServerKind, kinds_for
 from coretools.roots.root import Root, RootedPath
@@ -40,7 +42,8 @@ class FoundServer:
         """What it can't know here; empty if nothing."""
         if self.kind.needs_project and not self.has_project:
             return f"no {' or '.join(self.kind.project_files)}: {self.kind.name} knows only what this file imports"
-        return ""
+        missing = [name for name in self.kind.needed_files if not _has_any(self.project.path, (name,))]
+        return "; ".join(f"no {name}: {self.kind.needed_files[name]}" for name in missing)
 
 
 def find_server(place: RootedPath, path: str) -> FoundServer | None:
@@ -55,9 +58,10 @@ def find_server(place: RootedPath, path: str) -> FoundServer | None:
         ([os.path.dirname(sys.executable)], "the extra"),
     ):
         for kind in kinds:
-            program = shutil.which(kind.argv[0], path=os.pathsep.join(directories))
-            if program is not None:
-                return FoundServer(kind, program, origin, project, has_project)
+            for directory in directories:
+                program = shutil.which(kind.argv[0], path=directory)
+                if program is not None and not _lacks_component(program):
+                    return FoundServer(kind, program, origin, project, has_project)
     return None
 
 
@@ -83,12 +87,26 @@ def servers_by_language(root: Root, path: str) -> tuple[list[str], list[str]]:
 
 
 def _project_of(place: RootedPath, kind: ServerKind) -> tuple[RootedPath, bool]:
-    """The nearest directory with a project file, beneath the root; else the root."""
+    """The nearest directory with a file of a workspace, else of a project, beneath the root; else the root."""
     directory = RootedPath(place.root, os.path.dirname(place.relative) or ".")
-    for above in _upwards(directory):
-        if _has_any(above.path, kind.project_files):
-            return above, True
+    for names in (kind.workspace_files, kind.project_files):
+        for above in _upwards(directory):
+            if _has_any(above.path, names):
+                return above, True
     return RootedPath(place.root, "."), False
+
+
+def _lacks_component(program: str) -> bool:
+    """Whether a program is rustup, which starts one of the same name of a toolchain, and no toolchain has that.
+
+    rustup makes such a link for every component, installed or not.
+    """
+    place = os.path.realpath(program)
+    if os.path.basename(place) != "rustup":
+        return False
+    toolchains = f"{os.path.dirname(os.path.dirname(os.path.dirname(place)))}/.rustup/toolchains"
+    is_usual = os.path.isdir(toolchains)
+    return is_usual and not glob(f"{glob_escape(toolchains)}/*/bin/{os.path.basename(program)}")
 
 
 def _has_any(directory: str, names: Sequence[str]) -> bool:

@@ -35,10 +35,19 @@ class ServerKind:
     """How to install it."""
     project_files: tuple[str, ...]
     """The nearest directory with one of them is the project of a file; without any it is the root."""
+    workspace_files: tuple[str, ...] = ()
+    """The nearest directory with one of them is the project in place of that: it holds several."""
+    needed_files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the project without which it knows less, each with the reason and what to do."""
     needs_project: bool = False
     """Whether it knows only open files where there is no project file."""
     reports_readiness: bool = False
-    """Whether it says when it has read the project (`experimental/serverStatus`), and answers nothing before."""
+    """Whether it says when it has read the project, and answers nothing, or too little, before.
+
+    rust-analyzer by `experimental/serverStatus`, intelephense by `indexingEnded`.
+    """
+    check_by_compiler: str = ""
+    """The notification that makes it run the compiler, whose diagnostics it sends by itself, beside its own."""
     asks_tsserver: bool = False
     """Whether diagnostics are asked from its tsserver: those that it sends come in parts, without a version."""
     leaves_out_reexports: bool = False
@@ -49,6 +58,11 @@ class ServerKind:
     """Its `initializationOptions`, and its answer to questions for settings, by section."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables; `{}` is a directory that is kept for the root."""
+
+    @property
+    def watched_names(self) -> tuple[str, ...]:
+        """Files of the project that it has to be told of, beside those of its language."""
+        return (*self.workspace_files, *self.project_files)
 
 
 KINDS: tuple[ServerKind, ...] = (
@@ -90,7 +104,8 @@ KINDS: tuple[ServerKind, ...] = (
         argv=("gopls", "serve"),
         languages={"go": "go"},
         get="go install golang.org/x/tools/gopls@latest",
-        project_files=("go.work", "go.mod"),
+        project_files=("go.mod",),
+        workspace_files=("go.work",),
         needs_project=True,
         environment={"GOCACHE": "{}/go", "GOFLAGS": "-mod=readonly", "GOPROXY": "off"},
     ),
@@ -101,8 +116,19 @@ KINDS: tuple[ServerKind, ...] = (
         languages={"rs": "rust"},
         get="rustup component add rust-analyzer rust-src",
         project_files=("Cargo.toml", "rust-project.json"),
+        workspace_files=("Cargo.lock",),
+        needed_files={
+            "Cargo.lock": "cargo can't write it here, and knows no dependencies; run cargo generate-lockfile"
+        },
         needs_project=True,
         reports_readiness=True,
+        check_by_compiler="rust-analyzer/runFlycheck",
+        settings={
+            # The standard library's own dependencies can't be fetched, and without them none of it would be known.
+            "cargo": {"sysrootQueryMetadata": "none"},
+            "checkOnSave": False,
+            "cachePriming": {"enable": False},
+        },
         environment={"CARGO_TARGET_DIR": "{}/cargo", "CARGO_NET_OFFLINE": "true"},
     ),
     ServerKind(
@@ -138,6 +164,7 @@ KINDS: tuple[ServerKind, ...] = (
         languages={"php": "php"},
         get="npm install --global intelephense",
         project_files=("composer.json",),
+        reports_readiness=True,
     ),
     ServerKind(
         name="csharp-ls",

@@ -86,7 +86,8 @@ class LanguageServers:
         except NoAnswer as error:
             session = self._sessions.get(found.key)
             says = f"; it says: {session.complaint}" if session is not None and session.complaint else ""
-            raise NoAnswer(f"{found.kind.name}: {error}{says}") from error
+            why = f"; {found.limitation}" if found.limitation else ""
+            raise NoAnswer(f"{found.kind.name}: {error}{why}{says}") from error
 
     def ready(self, place: RootedPath) -> FoundServer | None:
         """Return the server of a file if one runs and has read the project; costs nothing if none runs."""

@@ -200,8 +200,14 @@ async def problems(session: Session, path: str, text: str) -> list[Problem]:
     Raises:
         NoAnswer: none came in time.
     """
-    session.show(path, text)
-    return await shown_problems(session, path)
+    kind = session.found.kind
+    are_asked = kind.asks_tsserver or session.can("diagnosticProvider")
+    session.show(path, text, anew=not are_asked)
+    if kind.check_by_compiler and session.found.has_project:
+        await session.compile()
+    found = await shown_problems(session, path)
+    compiled = session.compiler_diagnostics(file_uri(path))
+    return list(dict.fromkeys([*found, *map(_problem, compiled[:MAX_SPANS])]))
 
 
 async def shown_problems(session: Session, path: str) -> list[Problem]:
@@ -216,7 +222,7 @@ async def shown_problems(session: Session, path: str) -> list[Problem]:
     if session.can("diagnosticProvider"):
         parameters = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
         report = await session.ask("textDocument/diagnostic", parameters)
-        found = getattr(report, "items", [])
+        found = list(getattr(report, "items", []))
     else:
         found = await session.published_diagnostics(uri)
     return [_problem(one) for one in found[:MAX_SPANS]]

@@ -35,6 +35,9 @@ FAILED = "Error"
 MAX_BESIDE = 50
 """Documents that are open beside those that a question is about."""
 
+MAX_COMPILED = 1_000
+"""Files whose diagnostics of a compiler are kept."""
+
 MAX_TIMEOUTS = 2
 """Questions in a row without an answer in time, after which a server is ended: the first may have been too large."""
 
@@ -85,7 +88,7 @@ class Session:
         self._stdin = InputBuffer()
         self._halt = anyio.Event()
         self.connection = Connection(self._stdin, found.kind.settings, self._take_notice)
-        self._files = ChangedFiles(found.project.path, found.kind.languages, found.kind.project_files)
+        self._files = ChangedFiles(found.project.path, found.kind.languages, found.kind.watched_names)
         self._open: dict[str, tuple[int, str]] = {}
         """Version and text of the open documents, by URI."""
         self._beside: dict[str, None] = {}
@@ -96,7 +99,13 @@ class Session:
         self._is_quiescent: bool | None = None
         self._diagnostics: dict[str, object] = {}
         """What it sent of the open documents by itself, by URI."""
+        self._sends_versions = False
+        self._compiled: dict[str, object] | None = None
+        """Diagnostics of the compiler by URI; None if it has not run since files changed."""
+        self._compiler_runs = 0
         self._shown_error = ""
+        self._health = ""
+        """What it says is wrong with the project; empty if it says that nothing is."""
         self._news = asyncio.Event()
         self._timeouts = 0
         self._task: asyncio.Task[None] | None = None
@@ -172,6 +181,7 @@ class Session:
         for uri in [one for one in self._beside if one in changed or not one.startswith(watched)]:
             self._close(uri)
         if changes:
+            self._compiled = None
             events = [types.FileEvent(file_uri(one.path), _CHANGES[one.change]) for one in changes]
             self.connection.notify("workspace/didChangeWatchedFiles", types.DidChangeWatchedFilesParams(events))
             if any(os.path.basename(one.path) in self.found.kind.project_files for one in changes):
@@ -202,12 +212,21 @@ class Session:
     def complaint(self) -> str:
         """The last error that it had shown to a user: usually, that it can't read the project or its settings."""
         failed = (title for title in self._progress.values() if title.startswith(FAILED))
-        return next(failed, self._shown_error)
+        return next(failed, self._shown_error or self._health)
 
-    def show(self, path: str, text: str) -> str:
-        """Open a file for it, in place of those before, and return its URI. It reads all others by itself."""
+    def show(self, path: str, text: str, *, anew: bool = False) -> str:
+        """Open a file for it, in place of those before, and return its URI. It reads all others by itself.
+
+        `anew` makes it send diagnostics once more, which know the other files as they are now.
+        """
+        uri = file_uri(path)
+        if anew and uri in self._open:
+            if self._sends_versions:  # it can be closed: the empty diagnostics of what is closed have no version
+                self._close(uri)
+            else:
+                self._show_text(uri, path, text)
         self.show_only({path: text})
-        return file_uri(path)
+        return uri
 
     def show_beside(self, path: str, text: str) -> None:
         """Open a file until it changes, so that its project is searched too; close the oldest if there are many."""
@@ -259,6 +278,31 @@ class Session:
             raise self.connection.failure or NoAnswer("it sent no diagnostics in time")
         return structured_diagnostics(self._diagnostics[uri])
 
+    async def compile(self) -> None:
+        """Let it run the compiler, if files changed since the last run.
+
+        Raises:
+            NoAnswer: the compiler did not end in time.
+        """
+        if self._compiled is not None:
+            return
+        self._compiled, runs = {}, self._compiler_runs
+        self.connection.notify(self.found.kind.check_by_compiler, {"textDocument": None})
+        with anyio.move_on_after(self._limits.language_answer_seconds):
+            while self._compiler_runs == runs and self.is_alive:
+                await self._wait_for_news()
+        if self._compiler_runs == runs:
+            self._compiled = None
+            raise self.connection.failure or NoAnswer("the compiler has not ended; ask again later")
+
+    def compiler_diagnostics(self, uri: str) -> list[types.Diagnostic]:
+        """What the compiler said of a file. It is complete after the next answer to a question.
+
+        Raises:
+            NoAnswer: it does not fit the protocol.
+        """
+        return structured_diagnostics((self._compiled or {}).get(uri, []))
+
     async def _wait_for_news(self) -> None:
         self._news.clear()
         await self._news.wait()
@@ -291,6 +335,9 @@ class Session:
             self._take_progress(str(params.get("token")), params.get("value"))
         elif method == "experimental/serverStatus":
             self._is_quiescent = params.get("quiescent") is True
+            self._health = "" if params.get("health") == "ok" else plain(params.get("message") or params.get("health"))
+        elif method in ("indexingStarted", "indexingEnded"):
+            self._is_quiescent = method == "indexingEnded"
         elif method == "window/showMessage" and params.get("type") == types.MessageType.Error.value:
             self._shown_error = plain(params.get("message"))
         elif method == "textDocument/publishDiagnostics":
@@ -300,14 +347,20 @@ class Session:
         self._news.set()
 
     def _take_diagnostics(self, uri: str, params: Mapping[str, Any]) -> None:
-        """Keep those of an open document, in its present version."""
-        if uri in self._open and params.get("version") in (None, self._open[uri][0]):
-            self._diagnostics[uri] = params.get("diagnostics")
+        """Keep those of an open document, in its present version, and what a compiler says of any file."""
+        version, diagnostics = params.get("version"), params.get("diagnostics")
+        self._sends_versions |= version is not None
+        expected = (self._open[uri][0],) if uri in self._open else ()
+        if version in expected or (expected and version is None and not self._sends_versions):
+            self._diagnostics[uri] = diagnostics
+        if self._compiled is not None and len(self._compiled) < MAX_COMPILED:
+            self._compiled[uri] = diagnostics
 
     def _take_progress(self, token: str, value: object) -> None:
         kind = value.get("kind") if isinstance(value, dict) else None
         if kind == "end":
             self._progress.pop(token, None)
+            self._compiler_runs += "flycheck" in token
         elif kind == "begin" and isinstance(value, dict) and len(self._progress) < MAX_PROGRESS:
             title = str(value.get("title", ""))
             self._progress[token] = plain(f"{title}: {value.get('message')}") if title.startswith(FAILED) else title

@@ -17,6 +17,7 @@ ASKED: list[object] = []
 TEXTS: list[str] = []
 OPEN: dict[str, list[str]] = {}
 """The lines of the open documents."""
+PULL = {"diagnosticProvider": {}}
 
 
 def send(message: dict[str, object]) -> None:
@@ -133,16 +134,22 @@ def mentions(uri: str) -> list[dict[str, object]]:
     return [{"uri": uri, "range": one} for one in ranges]
 
 
+def introduce(number: object) -> None:
+    if MODE != "pushes":
+        words = f"can't\nread: {PLAN['complaint']}"
+        send({"method": "window/showMessage", "params": {"type": 1, "message": words}})
+    known = {"referencesProvider": True, "renameProvider": True, **({} if MODE == "pushes" else PULL)}
+    send({"id": number, "result": {"capabilities": {**known, "positionEncoding": "utf-32"}}})
+    if MODE == "indexing":
+        send({"method": "$/progress", "params": {"token": 1, "value": {"kind": "begin", "title": "Reading"}}})
+    if MODE == "unloaded":
+        failed = {"kind": "begin", "title": "Error loading workspace", "message": "go.mod"}
+        send({"method": "$/progress", "params": {"token": 1, "value": failed}})
+
+
 def answered(number: object, method: str, params: object) -> None:
     if method == "initialize":
-        send({"method": "window/showMessage", "params": {"type": 1, "message": f"can't\nread: {PLAN['complaint']}"}})
-        known = {"referencesProvider": True, "renameProvider": True, "diagnosticProvider": {}}
-        send({"id": number, "result": {"capabilities": {**known, "positionEncoding": "utf-32"}}})
-        if MODE == "indexing":
-            send({"method": "$/progress", "params": {"token": 1, "value": {"kind": "begin", "title": "Reading"}}})
-        if MODE == "unloaded":
-            failed = {"kind": "begin", "title": "Error loading workspace", "message": "go.mod"}
-            send({"method": "$/progress", "params": {"token": 1, "value": failed}})
+        introduce(number)
     elif MODE in FAILURES:
         FAILURES[MODE]()
     elif MODE == "attack":
@@ -169,11 +176,22 @@ def noticed(method: str, params: dict[str, Any]) -> None:
         changes = params.get("contentChanges") or [params["textDocument"]]
         TEXTS.append(changes[0]["text"])
         OPEN[params["textDocument"]["uri"]] = TEXTS[-1].split("\n")
+        if MODE == "pushes":
+            checked(params["textDocument"]["uri"])
     if method == "textDocument/didClose":
         del OPEN[params["textDocument"]["uri"]]
     if MODE == "parts" and method.startswith("textDocument/"):
         uri = params["textDocument"]["uri"]
         send({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "diagnostics": []}})
+
+
+def checked(uri: str) -> None:
+    """Send one diagnostic, the text of another file as it is now, and what is wrong with the project."""
+    start = {"line": 0, "character": 0}
+    one = {"range": {"start": start, "end": start}, "message": Path("other.py").read_text()}
+    status = {"health": "warning", "quiescent": True, "message": "can't read\n the manifest"}
+    send({"method": "experimental/serverStatus", "params": status})
+    send({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "diagnostics": [one]}})
 
 
 while True:

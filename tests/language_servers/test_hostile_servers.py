@@ -126,12 +126,14 @@ BOUNDS = {
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> Projects:
-    return Projects(tmp_path_factory.mktemp("projects"), "attack", *FAILURES, *RENAMES, *CHECKS, *BOUNDS)
+    return Projects(tmp_path_factory.mktemp("projects"), "attack", "pushes", *FAILURES, *RENAMES, *CHECKS, *BOUNDS)
 
 
 @pytest.fixture(scope="module")
 def client(projects: Projects) -> Iterator[Peer]:
-    with projects.served("--limit", "language_servers=1", "--limit", "edit_errors_seconds=0.2") as served:
+    # Less for the search than for the server: it has time of its own after a server that does not answer.
+    limits = ("language_servers=1", "edit_errors_seconds=0.2", "search_seconds=2")
+    with projects.served(*(word for limit in limits for word in ("--limit", limit))) as served:
         yield served
 
 
@@ -153,6 +155,17 @@ def test_a_server_that_fails_is_told_and_the_text_is_found(client: Peer, mode: s
     assert re.search(FAILURES[mode], text.splitlines()[0])
     assert "1 definition of parse: def parse(text):" in text
     assert "5: parse('x')" in text
+
+
+def test_diagnostics_that_a_server_sends_by_itself_know_the_other_files(client: Peer, projects: Projects) -> None:
+    """code-16, language-servers-10: those of the file alone, from before another one changed, are not taken."""
+    for state in ("before", "after"):
+        (projects.top / "pushes" / "other.py").write_text(state)
+        arguments = {"paths": ["pushes/a.py"]}
+        result = client.ask("tools/call", {"name": "code_check", "arguments": arguments})["result"]
+        text = str(result["content"][0]["text"])
+        assert text.startswith(f"pushes/a.py:1: error: {state}\n")
+        assert "ty says: can't read the manifest" in text
 
 
 def test_a_server_that_crashes_is_restarted_once_and_then_told(client: Peer) -> None:

@@ -24,6 +24,8 @@ SHOWN_LINES = 120
 SHOWN_TEXTS = 20
 """Definitions that come with their text."""
 
+_LINE_CHARACTERS = 300
+
 NAMED_FILES = 5
 """Files named in a remark."""
 
