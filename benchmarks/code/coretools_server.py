@@ -6,8 +6,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from benchmarks import stdio_client
 from benchmarks.code.oracles import Line
 from benchmarks.stdio_client import Era, Peer
+
+stdio_client.ANSWER_MILLISECONDS = 300_000  # the first answer waits for the project to be read
 
 _SHOWN = re.compile(r"(\d+)(?: definition| in [^:]+)?: ")
 _DEFINITION = re.compile(r"([^\s\[][^\n]*?):(\d+)(?:-(\d+))? (?:[a-z]+) ([\w$.#]+)")
