@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coretools.app.assembly import Assembly, open_assembly
+from coretools.config.limits import Limits
 from coretools.config.settings import Settings
 from coretools.errors import CoreError
 from coretools.language_servers.positions import Lines
@@ -248,10 +249,13 @@ async def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--symbols", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--answer-seconds", type=float, default=120)
     parser.add_argument("--differences", action="store_true", help="print them")
     options = parser.parse_args()
     top = options.checkout.resolve()
-    async with open_assembly(Settings(roots=(f"{top}:ro",)), os.environ) as assembly:
+    # What overrides a method of the standard library may take rust-analyzer minutes on a busy machine.
+    limits = Limits(language_answer_seconds=options.answer_seconds)
+    async with open_assembly(Settings(roots=(f"{top}:ro",), limits=limits), os.environ) as assembly:
         await compare(assembly, top, options)
 
 
