@@ -2,9 +2,11 @@
 
     python -m benchmarks.code.peers CHECKOUT --path lib/pkg/module.py --symbols Class,other,third [--rounds 3]
 
-CHECKOUT is a git clone of a Python or TypeScript project. Language servers and peers are looked for on PATH (README.md
-has the installation); a peer that is not there is left out by name. The servers take turns in an order that changes
-with each round. In each round a server gets a fresh clone, is asked, and is killed:
+CHECKOUT is a git clone of a Python or TypeScript project. Language servers and peers are looked for on PATH: `pip
+install serena-agent` and `pip install agent-lsp` in a venv each, `npm install cclsp pyright typescript@5
+typescript-language-server`. Serena starts what `ls_specific_settings` in its serena_config.yml names as `ls_path`, or
+else fetches its own. A peer that is not there is left out by name. The servers take turns in an order that changes with
+each round. In each round a server gets a fresh clone, is asked, and is killed:
 
 - first: seconds from its start to the answer to the first question for references; lines: how many it named;
 - warm: milliseconds of further questions for references, a definition, and the symbols of a file;
