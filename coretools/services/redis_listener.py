@@ -73,7 +73,9 @@ class RedisListener:
                 await pubsub.subscribe(*self._channels)
                 await self._receive(pubsub, has_gap=has_gap)
             except (RedisError, OSError, TimeoutError, Unreachable) as error:
-                logger.warning("%s are not received now: %s", self._what, type(error).__name__)
+                # Once for each loss: it is tried again twice a second.
+                level = logging.DEBUG if has_gap and not self.is_open.is_set() else logging.WARNING
+                logger.log(level, "%s are not received now: %s", self._what, type(error).__name__)
             finally:
                 self.is_open.clear()
                 self._receiver.lost()

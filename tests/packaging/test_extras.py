@@ -60,10 +60,12 @@ def test_the_http_server_names_the_extras_of_its_configuration(home: Path, run: 
     tables = (
         '[auth]\nanonymous = "user"',
         '[redis]\nurl = "redis://127.0.0.1:1"\nreplica = "a"',
+        '[services]\nurl = "redis://127.0.0.1:1"',
         "[telemetry]\ntraces = true",
     )
     (home / "http.toml").write_text("\n".join(tables))
     line = (programs / "coretools-http", "--root", ".", "--config", home / "http.toml", "--check")
     faults = run(*line, exit_code=78).stderr
     assert f"redis.url: needs the extra 'redis': pip install '{DISTRIBUTION}[redis]'" in faults
+    assert f"services.url: needs the extra 'redis': pip install '{DISTRIBUTION}[redis]'" in faults
     assert f"telemetry.traces: needs the extra 'otel': pip install '{DISTRIBUTION}[otel]'" in faults
