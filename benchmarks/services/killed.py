@@ -121,8 +121,12 @@ class _Run:
     async def work(self, name: str) -> None:
         """Let a replica work until there is nothing left, or it is killed."""
         limits = {"most": 100, "idle_seconds": 2 * self.lease_seconds, "lease_seconds": self.lease_seconds}
-        while await self.call(name, "work", **limits) not in ("0", None):
-            pass
+        done: str | None = ""
+        while done is not None:
+            all_put = self.puts == self.messages
+            done = await self.call(name, "work", **limits)
+            if done == "0" and all_put:
+                return
 
     async def hold(self, name: str) -> None:
         """Let a replica hold a message until it is killed."""
