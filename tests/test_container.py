@@ -240,7 +240,7 @@ def test_every_variable_of_the_compose_file_is_explained() -> None:
     named = set(re.findall(r"\$\{(\w+):-", COMPOSE.read_text()))
     explained = set(re.findall(r"^(\w+)=", (COMPOSE.parent / "env.example").read_text(), re.MULTILINE))
     places = {"CORETOOLS_WORK", "CORETOOLS_SECRETS", "CORETOOLS_CONFIG", "CORETOOLS_NAME", "CORETOOLS_CERTIFICATE"}
-    places.add("CORETOOLS_REDIS_DATA")
+    places |= {"CORETOOLS_REDIS_DATA", "CORETOOLS_NATS_DATA", "CORETOOLS_SERVICES"}
     assert named == explained | places
     pages = (COMPOSE.parent / "containers.md").read_text()
     assert [name for name in sorted(places) if name not in pages] == []
@@ -265,7 +265,7 @@ def test_the_manifest_is_understood_and_safe(tmp_path: Path) -> None:
         assert header["value"] in config.server.hosts
 
 
-@pytest.mark.parametrize("service", ["http", "replica-1", "redis", "haproxy"])
+@pytest.mark.parametrize("service", ["http", "replica-1", "redis", "nats", "haproxy"])
 def test_containers_of_compose_have_no_unneeded_privileges(service: str) -> None:
     """container-10."""
     found = compose()["services"][service]
@@ -407,8 +407,9 @@ def test_replicas_trust_the_balancer_and_redis_is_not_published() -> None:
         assert re.search(rf"^ +server \w+ {re.escape(at)}$", balanced, re.MULTILINE)
         (checked,) = re.findall(r"hdr Host (\S+)", balanced)
         assert checked in config.server.hosts
-    assert services["redis"]["networks"] == ["back"]
-    assert "ports" not in services["redis"]
+    for store in ("redis", "nats"):
+        assert services[store]["networks"] == ["back"]
+        assert "ports" not in services[store]
     words = " ".join(services["redis"]["command"])
     assert "--appendonly yes --appendfsync always" in words
     assert "--maxmemory-policy noeviction" in words

@@ -42,13 +42,17 @@ UNREADABLE = "services.url: can't be read; write reserved characters of a passwo
 
 UNREACHABLE = "the store of the services can't be reached now; what was asked of it may have happened; try again later"
 
-UNAVAILABLE = 503
-"""The code of errors of what is missing for now: JetStream itself, a leader, a stream."""
-
 NO_ROOM = frozenset({10077, 10047, 10023})
 """Errors of JetStream that has no room (its errors.json): a limit of the stream, of the account, of the server."""
 
-_FAILURES = (nats.errors.Error, OSError, TimeoutError)
+WRONG_LAST_SEQUENCE = 10071
+"""The error of a message that is not the next of its subject."""
+
+_ANSWERS = NO_ROOM | {WRONG_LAST_SEQUENCE, 10037, 10014}
+"""Errors that callers expect; the last two: no such message, no such consumer."""
+
+FAILURES = (nats.errors.Error, OSError, TimeoutError)
+"""What the client raises."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +120,7 @@ class NatsConnection:
         """Put a question to JetStream. One that `may_repeat` survives a restart of the server.
 
         Raises:
-            Unreachable: no answer in time, or it was refused as a whole. APIError: JetStream can't do that.
+            Unreachable: no answer in time, or it was refused as a whole. APIError: one that callers expect.
         """
         return await self.request(
             lambda client: question(client.jetstream(timeout=TIMEOUT_SECONDS)), may_repeat=may_repeat
@@ -130,10 +134,10 @@ class NatsConnection:
             try:
                 async with asyncio.timeout(TRY_SECONDS if may_repeat else TIMEOUT_SECONDS):
                     return await question(client)
-            except _FAILURES as error:
-                if isinstance(error, APIError) and (error.code != UNAVAILABLE or error.err_code in NO_ROOM):
+            except FAILURES as error:
+                if isinstance(error, APIError) and error.err_code in _ANSWERS:
                     raise
-                logger.debug("nats: %s", type(error).__name__)
+                logger.debug("nats: %s", error if isinstance(error, APIError) else type(error).__name__)
                 if not may_repeat or anyio.current_time() > deadline:
                     raise Unreachable(UNREACHABLE) from error
             await anyio.sleep(TRY_SECONDS / 10)
@@ -203,7 +207,7 @@ class NatsConnection:
                 self._report(error.description or type(error).__name__)
             except CoreError as error:
                 self._report(str(error))
-            except _FAILURES as error:
+            except FAILURES as error:
                 self._report(type(error).__name__)
             finally:
                 self._usable.clear()
@@ -303,7 +307,7 @@ class _Subscriber:
     async def end(self) -> None:
         try:
             await self._subscription.unsubscribe()
-        except _FAILURES as error:
+        except FAILURES as error:
             logger.debug("nats: %s", type(error).__name__)
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-import nats.errors
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DiscardPolicy, RetentionPolicy, StreamConfig
 from nats.js.client import JetStreamContext
@@ -26,7 +25,7 @@ from nats.js.errors import APIError, NotFoundError
 from coretools.errors import Busy
 from coretools.services.interface import DEAD_SUFFIX, QueueCounts, QueueTotals, WorkItem, dead_letters
 from coretools.services.limits import ServiceLimits
-from coretools.services.nats_connection import NO_ROOM, TRY_SECONDS, NatsClock, NatsConnection, token
+from coretools.services.nats_connection import FAILURES, NO_ROOM, TRY_SECONDS, NatsClock, NatsConnection, token
 from coretools.services.nats_values import RECORD_BYTES
 
 DELIVERY_SECONDS = 30.0
@@ -231,12 +230,17 @@ class NatsQueues:
             if place not in self._consumers:
                 await self._ensure_consumer(place)
                 self._consumers.add(place)
-            answer = await self._ask_for_item(await self._connection.client(), place)
+            client = await self._connection.client()
+            try:
+                answer = await self._ask_for_item(client, place)
+            except FAILURES as error:
+                logger.debug("nats: %s", type(error).__name__)
+                answer = None
             if answer is not None and answer.reply:
                 return answer
-            # Idle, or there is no such consumer now, or too many wait for it.
+            # Idle, or the connection was lost, or there is no such consumer now, or too many wait for it.
             self._consumers.discard(place)
-            if answer is not None and (answer.headers or {}).get("Status") not in NO_ITEM:
+            if answer is None or (answer.headers or {}).get("Status") not in NO_ITEM:
                 await anyio.sleep(TRY_SECONDS / 10)
 
     async def _ensure_consumer(self, place: _Place) -> None:
@@ -276,10 +280,10 @@ class NatsQueues:
                     return answer
             return None
         finally:
-            if is_answered:
-                await subscription.unsubscribe()
-            else:
-                with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):
+                if is_answered:
+                    await subscription.unsubscribe()
+                else:
                     await self._withdraw(client, place, subscription, answers)
 
     async def _withdraw(
@@ -293,7 +297,7 @@ class NatsQueues:
                 # 2.9 loses its place if it finds out with an item in its hand.
                 await client.jetstream(timeout=TRY_SECONDS).consumer_info(place.stream, place.consumer)
                 await subscription.unsubscribe()
-        except (nats.errors.Error, OSError, TimeoutError) as error:
+        except FAILURES as error:
             logger.debug("nats: %s", type(error).__name__)
         while not answers.empty():
             answer = answers.get_nowait()
@@ -353,7 +357,7 @@ class NatsQueues:
         """Let another worker have an item that was delivered to nobody here."""
         try:
             await message.nak()
-        except nats.errors.Error as error:
+        except FAILURES as error:
             logger.debug("nats: %s", type(error).__name__)
 
 

@@ -20,6 +20,7 @@ from coretools.services.nats_topics import NatsTopics
 from coretools.services.nats_values import NatsValues
 
 PREFIX = "coretools"
+"""Of subjects, and of the streams: `coretools_values`, `coretools_queues` and `coretools_dead`."""
 
 NAME_BYTES = 1024
 """Longest name: a subject has up to three bytes for each of its bytes, and a line of the protocol at most 4,096."""

@@ -5,7 +5,9 @@ keeps a marker. A server of 2.9 expires only whole streams, so the time to live 
 the time that NATS stored the message, by the clock of NATS. What has expired is removed when its room is needed.
 """
 
+import logging
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -14,21 +16,28 @@ from nats.js.errors import APIError, NotFoundError
 
 from coretools.errors import TooLarge
 from coretools.services.limits import ServiceLimits
-from coretools.services.nats_connection import NO_ROOM, TIMEOUT_SECONDS, NatsClock, NatsConnection, token
+from coretools.services.nats_connection import (
+    FAILURES,
+    NO_ROOM,
+    TRY_SECONDS,
+    WRONG_LAST_SEQUENCE,
+    NatsClock,
+    NatsConnection,
+    token,
+)
 
 TTL = "Coretools-Ttl"
 """Header: seconds to live."""
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
-WRONG_LAST_SEQUENCE = 10071
-"""The error of a message that is not the next of its subject."""
-
 RECORD_BYTES = 30
 """What JetStream stores with a message: length, number, time, lengths of subject and headers, checksum."""
 
 SEARCH_SECONDS = 60.0
 """A full store is searched for what other processes let expire at most so often: 10,000 keys take 2.6 s."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +175,15 @@ class NatsValues:
             )
         )
         try:
-            for _ in range((await subscription.consumer_info()).num_pending or 0):
-                message = await subscription.next_msg(TIMEOUT_SECONDS)
+            left = 1
+            while left:
+                message = await subscription.next_msg(TRY_SECONDS)
+                left = message.metadata.num_pending
                 if ttl := (message.headers or {}).get(TTL):
                     ends[message.metadata.sequence.stream] = message.metadata.timestamp.timestamp() + float(ttl)
+        except FAILURES as error:
+            logger.debug("nats: %s", type(error).__name__)  # the values are gone, or the connection
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(TIMEOUT_SECONDS):
+            with anyio.CancelScope(shield=True), suppress(*FAILURES):
                 await subscription.unsubscribe()
         return ends

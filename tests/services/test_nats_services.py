@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import shutil
 import traceback
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ from coretools.services.interface import QueueCounts, QueueTotals, ServiceEngine
 from coretools.services.limits import ServiceLimits
 from coretools.services.nats_connection import token
 from coretools.services.nats_services import open_nats_services
+from tests.checkout import TREE
 from tests.services.nats_server import NatsServer
 from tests.web.certificates import write_certificate
 
@@ -55,7 +57,7 @@ async def as_long_as(condition: Callable[[], Awaitable[object]]) -> None:
 
 
 async def test_a_store_that_is_killed_loses_nothing_and_is_used_again(own_nats: NatsServer, short_waits: None) -> None:
-    """services-6, services-7: values and items are as before; a getter that waits, and a subscriber, go on."""
+    """services-10, services-13, services-14: values and items are as before; a getter and a subscriber go on."""
     got: list[bytes] = []
     async with open_services(own_nats.url) as services, services.topics.subscribe("news") as messages:
 
@@ -89,7 +91,7 @@ async def test_a_store_that_is_killed_loses_nothing_and_is_used_again(own_nats: 
 async def test_what_a_killed_store_has_forgotten_loses_no_item_and_takes_no_room(
     own_nats: NatsServer, short_waits: None
 ) -> None:
-    """services-6: it can have forgotten removals, or its newest items, and not what it has delivered. One that was
+    """services-10: it can have forgotten removals, or its newest items, and not what it has delivered. One that was
     ended forgets nothing, no lease either.
     """
     messages = own_nats.folder / "jetstream" / "$G" / "streams" / "coretools_queues" / "msgs"
@@ -151,7 +153,7 @@ async def test_a_store_that_does_not_answer_at_the_start_is_used_when_it_does(
 async def test_a_put_whose_answer_was_lost_may_have_happened_and_once_at_most(
     own_nats: NatsServer, short_waits: None
 ) -> None:
-    """services-6: it is an error, never a silent loss; what was repeated meanwhile is one item."""
+    """services-6, services-14: it is an error, never a silent loss; what was repeated meanwhile is one item."""
     async with open_services(own_nats.url) as services:
         await services.queues.put("q", b"w")
         own_nats.hold()
@@ -202,7 +204,7 @@ async def test_names_are_any_text(shared_nats: NatsServer) -> None:
 async def test_streams_grow_with_the_limits_and_never_shrink(
     shared_nats: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """services-4: smaller limits would make NATS drop what it has. A stream of somebody else is left alone."""
+    """services-12: smaller limits would make NATS drop what it has. A stream of somebody else is left alone."""
     for items, refused in ((1, False), (3, False), (2, False)):
         limits = ServiceLimits(work_items=items, keys=items)
         async with open_nats_services(shared_nats.url, limits, prefix="grows") as services:
@@ -301,10 +303,38 @@ async def test_a_password_is_used_not_disclosed_and_may_be_changed_meanwhile(
     assert SECRET not in caplog.text
 
 
+async def test_a_user_of_nats_with_the_rights_of_the_docs_is_enough(short_waits: None) -> None:
+    """services-15: those of docs/deploy/replicas.md; also to find what another process let expire."""
+    page = (TREE / "docs/deploy/replicas.md").read_text()
+    rights = re.search(r"may publish to (`[^.]+.*?), and subscribe to (`.*?)\.\n", page)
+    assert rights is not None
+    may = {
+        do: {"allow": re.findall(r"`([^`]+)`", rights[index])} for index, do in enumerate(("publish", "subscribe"), 1)
+    }
+    user = {"user": "app", "password": SECRET, "permissions": may}
+    with closing(NatsServer(f"authorization {{users: [{json.dumps(user)}]}}")) as server:
+        url = f"nats://app:{SECRET}@{server.address}"
+        async with (
+            open_services(url, ServiceLimits(keys=1)) as one,
+            open_services(url, ServiceLimits(keys=1)) as other,
+            one.topics.subscribe("t") as messages,
+        ):
+            await other.topics.publish("t", b"m")
+            assert await anext(messages) == b"m"
+            await one.values.set("k", b"v", ttl_seconds=0)
+            await other.values.set("other", b"v")
+            assert await one.values.compare_and_set("other", b"v", None)
+            await one.queues.put("q", b"x")
+            with anyio.move_on_after(0.05):
+                await other.queues.get("idle")
+            assert await other.queues.reject(await other.queues.get("q"))
+            assert (await one.totals()).dead == 1
+
+
 async def test_tls_is_verified_and_never_left_out(
     short_waits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """services-9: nothing of the password is sent to a server without TLS, or with a strange certificate."""
+    """services-15: nothing of the password is sent to a server without TLS, or with a strange certificate."""
     heard: list[bytes] = []
 
     async def strip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

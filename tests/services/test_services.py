@@ -309,7 +309,7 @@ async def test_a_job_that_fails_at_every_attempt_is_a_dead_letter(place: Place) 
 
 
 async def test_a_lease_is_extended(place: Place) -> None:
-    """api-22: from the time of the extension, as long as it has not expired."""
+    """api-22, services-11: from the time of the extension, as long as it has not expired."""
     queues = (await place.open()).queues
     await queues.put("q", b"x")
     item = await queues.get("q", lease_seconds=10 * place.second)
