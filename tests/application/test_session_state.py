@@ -65,7 +65,7 @@ SEEN = ['["tea"]', '["tea", "jam"]', "['tea', 'jam']"]
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_connection_in_memory_or_on_stdio_is_a_session(era: Era, tmp_path: Path) -> None:
-    """application-30: in both eras, and each begins with nothing."""
+    """application-33: in both eras, and each begins with nothing."""
     app = shop()
     for _ in range(2):
         async with app.test_client(era) as client:
@@ -81,7 +81,7 @@ async def test_a_connection_in_memory_or_on_stdio_is_a_session(era: Era, tmp_pat
 
 
 async def test_over_http_a_session_has_its_own_state_and_a_stateless_request_has_none() -> None:
-    """application-30"""
+    """application-33"""
     with socket.socket() as listener, anyio.fail_after(60):
         listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(shop().http(), log_level="error"))
@@ -97,7 +97,7 @@ async def test_over_http_a_session_has_its_own_state_and_a_stateless_request_has
 
 
 def test_a_repl_is_a_session_and_a_line_has_none(tmp_path: Path) -> None:
-    """application-30"""
+    """application-33"""
     file = tmp_path / "shop.py"
     file.write_text(PROGRAM)
 
@@ -124,7 +124,7 @@ class Visit:
 
 
 def test_values_are_typed_copies_and_bounded() -> None:
-    """application-30"""
+    """application-33"""
     state = SessionState()
     visit = Visit(date(2026, 11, 1), [1, 2])
     state.set("visit", visit)
@@ -143,7 +143,7 @@ def test_values_are_typed_copies_and_bounded() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_state_is_dropped_with_its_session(era: Era) -> None:
-    """application-30"""
+    """application-33"""
     app, kept = App("a"), list[weakref.ref[SessionState]]()
 
     @app.resource("a://state")
