@@ -77,7 +77,7 @@ def app() -> App:
 
 @pytest.mark.parametrize("mcp_answers", [GIVEN, lambda question: GIVEN[question.key]], ids=["keys", "function"])
 async def test_every_kind_of_question_is_answered_in_advance(mcp_client: Client, mcp_era: Era) -> None:
-    """application-32: in the stateless era the command runs again from its start with each round of answers."""
+    """application-34: in the stateless era the command runs again from its start with each round of answers."""
     runs.clear()
     result = await mcp_client.call_tool("everything", {})
     assert result.structured_content == {"result": ANSWERED}
@@ -86,7 +86,7 @@ async def test_every_kind_of_question_is_answered_in_advance(mcp_client: Client,
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_question_without_a_valid_answer_fails_the_call_and_says_what_would_work(era: Era) -> None:
-    """application-32"""
+    """application-34"""
 
     def confused(_: object) -> Any:
         raise LookupError("what?")
@@ -103,7 +103,7 @@ async def test_a_question_without_a_valid_answer_fails_the_call_and_says_what_wo
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_question_can_be_declined_and_answers_are_given_for_each_call(era: Era) -> None:
-    """application-32"""
+    """application-34"""
     given: list[Any] = [None, False, True]
     async with deployctl.test_client(era, answers=lambda _: given.pop(0)) as client:
         results = [await client.call_tool("deploy", {}) for _ in range(3)]
@@ -113,7 +113,7 @@ async def test_a_question_can_be_declined_and_answers_are_given_for_each_call(er
 
 
 async def test_answers_that_were_never_asked_for_are_a_warning() -> None:
-    """application-32"""
+    """application-34"""
     with pytest.warns(UserWarning, match=r"never asked: shure$"):
         async with deployctl.test_client(answers={"shure": True}):
             pass

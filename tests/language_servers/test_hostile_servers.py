@@ -158,7 +158,7 @@ def test_a_server_that_fails_is_told_and_the_text_is_found(client: Peer, mode: s
 
 
 def test_diagnostics_that_a_server_sends_by_itself_know_the_other_files(client: Peer, projects: Projects) -> None:
-    """code-16, language-servers-10, language-servers-12: those of the file alone, from before another one changed, are not taken."""
+    """code-16, language-servers-10, language-servers-12: those from before another file changed are not taken."""
     for state in ("before", "after"):
         (projects.top / "pushes" / "other.py").write_text(state)
         arguments = {"paths": ["pushes/a.py"]}
