@@ -114,7 +114,7 @@ async def ask_server(servers: LanguageServers, roots: Roots, name: str, targets:
     program = shutil.which(kind.argv[0])
     if program is None:
         raise SystemExit(f"{name} is not on PATH")
-    found = FoundServer(kind, program, "PATH", RootedPath(roots.first, "."), has_project=True)
+    found = FoundServer(kind, program, "PATH", RootedPath(roots.first, "."), has_project=True, search_path="")
     for target in targets:
         began = time.perf_counter()
         figures.answers.append(await _places(servers, found, target, roots.first.path))

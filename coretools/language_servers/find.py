@@ -31,11 +31,24 @@ class FoundServer:
     """The directory that it is to know."""
     has_project: bool
     """Whether this directory has a project file."""
+    search_path: str
+    """PATH of commands."""
 
     @property
     def key(self) -> tuple[str, str]:
         """What makes it another server."""
         return self.program, self.project.path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables that it needs, by what is on PATH.
+
+        A shim of pyenv, asdf or mise leads to no libraries. ty would then take those of its own installation: ours.
+        """
+        if not self.kind.reads_interpreter:
+            return {}
+        directories = self.search_path.split(os.pathsep)
+        return {"PATH": os.pathsep.join(one for one in directories if os.path.basename(one) != "shims")}
 
     @property
     def limitation(self) -> str:
@@ -61,7 +74,7 @@ def find_server(place: RootedPath, path: str) -> FoundServer | None:
             for directory in directories:
                 program = shutil.which(kind.argv[0], path=directory)
                 if program is not None and not _lacks_component(program):
-                    return FoundServer(kind, program, origin, project, has_project)
+                    return FoundServer(kind, program, origin, project, has_project, path)
     return None
 
 

@@ -58,6 +58,8 @@ class ServerKind:
     """Its `initializationOptions`, and its answer to questions for settings, by section."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables; `{}` is a directory that is kept for the root."""
+    reads_interpreter: bool = False
+    """Whether it takes the libraries of the interpreter on PATH, or, where there is none, those that it lies beside."""
 
     @property
     def watched_names(self) -> tuple[str, ...]:
@@ -74,6 +76,7 @@ KINDS: tuple[ServerKind, ...] = (
         get="pip install 'coretools-workstation[code]', or uv tool install ty",
         project_files=_PYTHON_PROJECT,
         leaves_out_reexports=True,
+        reads_interpreter=True,
         settings={"ty": {"diagnosticMode": "openFilesOnly"}},
     ),
     ServerKind(

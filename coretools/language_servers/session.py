@@ -311,7 +311,7 @@ class Session:
         sandbox, kind = self.sandbox, self.found.kind
         cache = sandbox.cache or "/tmp"  # noqa: S108  # its own, in the sandbox
         argv = (self.found.program, *(word.format(cache) for word in kind.argv[1:]))
-        variables = {name: text.format(cache) for name, text in kind.environment.items()}
+        kept = {name: text.format(cache) for name, text in kind.environment.items()}
         options = RunOptions(
             is_command=True,
             input=self._stdin,
@@ -319,7 +319,7 @@ class Session:
             halt=self._halt,
             timeout_seconds=float("inf"),
             keep_bytes=KEPT_BYTES,
-            environment=variables,
+            environment={**kept, **self.found.variables},
         )
         try:
             with open_directory(sandbox.roots, self.found.project.path) as directory:

@@ -53,7 +53,12 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(top: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     # A home of its own: a login shell's PATH has what the user installed.
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path_factory.mktemp("home"))}
+    home = tmp_path_factory.mktemp("home")
+    shim = home / "shims" / "python3"
+    shim.parent.mkdir()
+    shim.write_text('#!/bin/sh\nexec /usr/bin/python3 "$@"\n')
+    shim.chmod(0o755)
+    environment = {"PATH": f"{shim.parent}:/usr/bin:/bin", "HOME": str(home)}
     with peer(top, environment=environment) as served:
         served.start_session()
         yield served
@@ -127,6 +132,14 @@ def test_the_project_of_a_file_is_named_if_it_is_not_the_root(client: Peer) -> N
     """code-14, language-servers-1"""
     found = text(client, "code_references", path="inner/twice.py", symbol="A.f")
     assert found == "inner/twice.py\n2 definition of A.f: def f(self): pass\n[beneath inner, the project of this file]"
+
+
+def test_a_project_without_libraries_does_not_get_ours(client: Peer, top: Path) -> None:
+    """language-servers-13: nor where the interpreter on PATH is a shim, which leads to no libraries."""
+    assert "/shims/python3" in text(client, "run_command", command="command -v python3")
+    (top / "libraries.py").write_text("import lsprotocol\n")
+    assert "Cannot resolve imported module `lsprotocol`" in text(client, "code_check", paths=["libraries.py"])
+    (top / "libraries.py").unlink()
 
 
 def test_changes_by_commands_are_told_before_the_next_answer(client: Peer, top: Path) -> None:
