@@ -8,6 +8,7 @@ import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date
+from decimal import Decimal
 
 import pytest
 
@@ -185,3 +186,17 @@ def test_nothing_runs_without_a_standard_output(
     """application-29"""
     monkeypatch.setattr(sys, "stdout", None)
     assert line(bare, "explain x", capfd) == (74, "deployctl: standard output is closed; nothing was run\n")
+
+
+@pytest.mark.parametrize("amount", ["1.50", "0.1", "12345678901234567890.12", "-3"])
+def test_a_decimal_keeps_its_digits(capsys: pytest.CaptureFixture[str], amount: str) -> None:
+    """application-5"""
+    app = App("pay")
+
+    @app.tool(Effect.READ)
+    def pay(amount: Decimal) -> str:
+        """Pay."""
+        return str(amount)
+
+    assert app.cli(["pay", f"--amount={amount}"]) == 0
+    assert capsys.readouterr().out == f"{amount}\n"

@@ -178,13 +178,16 @@ class _ArgumentParser:
 
     def _parse_alternatives(self, alternatives: Sequence[Mapping[str, Any]], text: str, label: str) -> Any:
         """Return the value for the first alternative that the text fits; the text itself comes last."""
+        can_be_text = any(arm.get("type") == "string" for arm in alternatives)
         for arm in alternatives:
             if arm.get("type") in ("integer", "number", "boolean", "null"):
                 try:
-                    return _scalar(text, arm["type"], label)
+                    value = _scalar(text, arm["type"], label)
                 except InvalidArguments:
                     continue
-        if any(arm.get("type") == "string" for arm in alternatives):
+                # A float would lose digits of a `Decimal`: 1.50, or more than 17 of them.
+                return text if can_be_text and isinstance(value, float) and str(value) != text else value
+        if can_be_text:
             return text
         structured = [arm for arm in alternatives if arm.get("type") in ("array", "object")]
         return self._parse_value(structured[0], text, label) if structured else _json_or_text(text)
