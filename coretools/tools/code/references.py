@@ -144,7 +144,7 @@ class ReferenceTools:
             for path in (*(span.path for span in spans.spans), *spans.unsearched)
             if (place := self._roots.split(path))
         }
-        others = [path for path in mentions.files if path not in known]
+        others = sorted((path for path in mentions.files if path not in known), key=lambda path: not kinds_for(path))
         if others and is_every_use:
             shown = and_more(others[:NAMED_FILES], len(others))
             notes.append(f"the text {mentions.target.name} is also in files where it does not mean this one: {shown}")

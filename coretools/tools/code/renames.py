@@ -2,12 +2,14 @@
 
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 from anyio import to_thread
 from pydantic import Field
 
+from coretools.cancellation import check_cancelled
 from coretools.config.limits import Limits
 from coretools.errors import Conflict, EditRefused, InvalidArguments, OutsideRoot, Unsupported
 from coretools.language_servers.answers import TextChange
@@ -22,12 +24,13 @@ from coretools.roots.root_set import Roots
 from coretools.roots.text import decode
 from coretools.roots.write import lock_paths
 from coretools.roots.write_together import MAX_CHANGES, FileChange
+from coretools.tools.code.comments_and_strings import text_changes
 from coretools.tools.code.overrides import overridden
 from coretools.tools.code.references import SourcePath, SymbolLine, SymbolName, unsearched
 from coretools.tools.code.server_questions import Rename, asked_rename
 from coretools.tools.code.symbol_search import SymbolSearch
 from coretools.tools.code.symbol_target import NAMED_LINES, SymbolTarget
-from coretools.tools.code.text_mentions import TextMentions
+from coretools.tools.code.text_mentions import Mentions, TextMentions, read_lines
 from coretools.tools.filesystem.change_checks import ChangeChecks
 from coretools.tools.filesystem.edit_diff import SHOWN_LINES
 from coretools.tools.filesystem.edited_file import EditedFile, EditingToolSet
@@ -82,6 +85,13 @@ class RenameTools(EditingToolSet):
         path: SourcePath = ".",
         *,
         line: SymbolLine = None,
+        include_text: Annotated[
+            bool,
+            Field(
+                description="Also replace the name where it is a whole word in a comment or string of a source file,"
+                " whatever it means there; default false"
+            ),
+        ] = False,
         dry_run: Annotated[
             bool, Field(description="Return the diffs and change nothing; default false"), Aliases("preview")
         ] = False,
@@ -90,11 +100,11 @@ class RenameTools(EditingToolSet):
         """Rename a symbol in every file of its project, or in none, by a language server.
 
         Returns the number of replacements and a diff of each file. Only what means this symbol is renamed: others of
-        the same name, strings and comments stay. Every place is compared with the file before anything is written; if
-        one does not have the old name, nothing is changed. No replacement at all is an error. Up to 200 files. undo
-        reverts it. A line in brackets names the places that still have the old name as text. Without a language server
-        it is refused: take search_text and edit_files. Example: {"symbol": "Config.load", "new_name": "read", "path":
-        "src/config.py"}.
+        the same name stay, and strings and comments unless `include_text` is set. Every place is compared with the file
+        before anything is written; if one does not have the old name, nothing is changed. No replacement at all is an
+        error. Up to 200 files. undo reverts it. A line in brackets names the places that still have the old name as
+        text. Without a language server it is refused: take search_text and edit_files. Example: {"symbol":
+        "Config.load", "new_name": "read", "path": "src/config.py"}.
         """
         if not _NEW_NAME.fullmatch(new_name):
             raise InvalidArguments(f"new_name: {new_name!r} is no name; give one such as load_all")
@@ -107,6 +117,8 @@ class RenameTools(EditingToolSet):
             raise Unsupported(
                 f"{target.name} was not renamed: {reason}. search_text finds its text, and edit_files changes it"
             ) from reason
+        if include_text:
+            rename = await to_thread.run_sync(partial(self._with_text, rename, mentions, new_name))
         changes = rename.changes
         if not any(changes.values()):
             raise EditRefused(f"{answer.server.kind.name} names no place to rename {target.name} at; nothing changed")
@@ -130,6 +142,17 @@ class RenameTools(EditingToolSet):
             ],
             replaced=sum(one.edited.replaced for one in edited),
         )
+
+    def _with_text(self, rename: Rename, mentions: Mentions, new_name: str) -> Rename:
+        """Add the comments and strings of source files that have the name."""
+        changes = {path: set(edits) for path, edits in rename.changes.items()}
+        for path in mentions.source_files():
+            check_cancelled()
+            lines = read_lines(self._roots, path)
+            found = lines and set(text_changes(path, lines, mentions.target.name, new_name, rename.encoding))
+            if found:
+                changes.setdefault(path, set()).update(found)
+        return replace(rename, changes=changes)
 
     async def _left(self, target: SymbolTarget, server: str) -> list[str]:
         """The remark on lines that still have the old name: strings, comments, and what the server can't resolve."""

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from functools import partial
 
 from anyio import to_thread
 
@@ -38,17 +37,16 @@ class Mentions:
 
     async def read(self, path: str) -> Lines | None:
         """Read a file by its absolute path; None if it can't be read here."""
-        return await read_lines(self.roots, path)
+        return await to_thread.run_sync(read_lines, self.roots, path)
 
 
-async def read_lines(roots: Roots, path: str) -> Lines | None:
+def read_lines(roots: Roots, path: str) -> Lines | None:
     """Read a file by its absolute path; None if it can't be read here."""
     place = roots.split(path)
     if place is None:
         return None
-    read = partial(read_bytes, roots, roots.display_path(place), limit_bytes=MAX_BYTES)
     try:
-        return Lines.of(decode((await to_thread.run_sync(read)).data, path).text)
+        return Lines.of(decode(read_bytes(roots, roots.display_path(place), limit_bytes=MAX_BYTES).data, path).text)
     except CoreError:
         return None
 

@@ -293,3 +293,22 @@ def test_a_name_that_is_imported_as_itself_is_renamed_too_and_lines_that_keep_th
     assert (
         "[the text Other is still at user.py:3, user.py:4: other symbols, strings, comments, or code that ty" in found
     )
+
+
+def test_comments_and_strings_are_renamed_on_request(client: Peer, top: Path) -> None:
+    """code-26: not what code in a string, or another symbol, has."""
+    code = """def {0}():  # {0}
+    '''Say {0}.'''
+
+
+class Other:
+    grüße = 1
+
+
+print(f"{0} {{Other.grüße}} grüßen")
+"""
+    (top / "texts.py").write_text(code.format("grüße"))
+    (top / "beside.py").write_text('"""Not texts.grüße."""\n')
+    text(client, "code_rename", path="texts.py", symbol="grüße", new_name="hello", line=1, include_text=True)
+    assert (top / "texts.py").read_text() == code.format("hello")
+    assert (top / "beside.py").read_text() == '"""Not texts.hello."""\n'
