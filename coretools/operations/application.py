@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
-from types import NoneType
+from types import NoneType, TracebackType
 from typing import Any, get_args, get_origin
 
 from coretools.errors import BadSetting, CoreError, InternalFailure
@@ -32,6 +32,32 @@ START_SECONDS = 60.0
 
 _NOT_RUNNING = "the lifespan is not running; the ASGI lifespan must be run"
 _FORM = "declare -> AsyncGenerator[TYPE], or AsyncGenerator[tuple[TYPE, TYPE]] for several values"
+
+
+class _Told(AbstractAsyncContextManager[object]):
+    """A lifespan whose end is told in one line if it fails by itself: a task of it, or what closes it."""
+
+    def __init__(self, lifespan: AbstractAsyncContextManager[object], source: str) -> None:
+        self._lifespan = lifespan
+        self._source = source
+
+    async def __aenter__(self) -> object:
+        return await self._lifespan.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, ending: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        try:
+            return await self._lifespan.__aexit__(kind, ending, traceback)
+        except (Exception, SystemExit) as error:
+            if error is ending:
+                raise
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+                cause = cause.exceptions[0]
+            reason = f"{type(cause).__name__}: {cause}"
+            what = "failed to close" if ending is None else "failed while it ran"
+            raise InternalFailure(f"{self._source}: {what}: {reason}", reason=reason) from error
 
 
 class Application:
@@ -119,7 +145,7 @@ class Application:
 
         Raises:
             BadSetting: it failed to start, took too long, or yielded something else than it declares.
-            InternalFailure: it failed to close.
+            InternalFailure: it failed while it ran, or to close.
         """
         if self._values is not None:
             yield
@@ -133,18 +159,13 @@ class Application:
                 yield
             finally:
                 self._values = self._opened_services = None
-            try:
-                await stack.aclose()
-            except (Exception, SystemExit) as error:
-                reason = f"{type(error).__name__}: {error}"
-                raise InternalFailure(f"{self._source}: failed to close: {reason}", reason=reason) from error
 
     async def _start(self, lifespan: Lifespan, stack: AsyncExitStack) -> dict[Any, object]:
         types = _types_of(lifespan)
         try:
             # Not a cancel scope of anyio: a lifespan may enter a task group, which would have to end before the scope.
             async with asyncio.timeout(self._start_seconds):
-                yielded = await stack.enter_async_context(lifespan())
+                yielded = await stack.enter_async_context(_Told(lifespan(), self._source))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

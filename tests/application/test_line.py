@@ -5,11 +5,12 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date
 from decimal import Decimal
 
+import anyio
 import pytest
 
 from coretools import App, CoreError, Effect
@@ -200,3 +201,28 @@ def test_a_decimal_keeps_its_digits(capsys: pytest.CaptureFixture[str], amount: 
 
     assert app.cli(["pay", f"--amount={amount}"]) == 0
     assert capsys.readouterr().out == f"{amount}\n"
+
+
+def test_a_lifespan_that_fails_while_a_command_runs_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """application-6"""
+
+    @asynccontextmanager
+    async def feed() -> AsyncGenerator[Cluster]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            yield Cluster()
+
+    async def fail() -> None:
+        await called.wait()
+        raise ConnectionError("the feed is gone")
+
+    app, called = App("feed", lifespan=feed), anyio.Event()
+
+    @app.tool(Effect.READ)
+    async def follow(cluster: Cluster) -> None:
+        """Follow the feed."""
+        called.set()
+        await anyio.sleep_forever()
+
+    assert app.cli(["follow"]) == 70
+    assert capsys.readouterr().err.endswith("feed: failed while it ran: ConnectionError: the feed is gone\n")
