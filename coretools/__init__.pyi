@@ -70,7 +70,11 @@ from coretools.questions.kinds import Question as Question
 from coretools.roots.directory_listing import DirectoryEntry as DirectoryEntry
 from coretools.services.connect import open_services as open_services
 from coretools.services.interface import QueueCounts as QueueCounts
+from coretools.services.interface import Queues as Queues
 from coretools.services.interface import Services as Services
+from coretools.services.interface import Subscription as Subscription
+from coretools.services.interface import Topics as Topics
+from coretools.services.interface import Values as Values
 from coretools.services.interface import WorkItem as WorkItem
 from coretools.services.interface import dead_letters as dead_letters
 from coretools.services.limits import ServiceLimits as ServiceLimits

@@ -143,9 +143,11 @@ async def open_workspace(
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
     with ExitStack() as stack:
         opened, runner, _ = open_commands(settings, os.environ, stack, programs)
+        workspace = Workspace(opened, runner, settings.limits)
         try:
-            yield Workspace(opened, runner, settings.limits)
+            yield workspace
         finally:
+            workspace.close()
             await runner.close()
 
 

@@ -17,9 +17,10 @@ def compact(schema: dict[str, Any], *, keeps_null: bool = False) -> dict[str, An
     Raises:
         BadSetting: a reference leads out of the schema.
     """
-    models = schema.get("$defs", {})
+    # Descriptions of models go; that of a parameter whose type is a model stays.
+    models = {name: _undescribed(model) for name, model in schema.get("$defs", {}).items()}
     recursive = _recursive(models)
-    whole = _inlined({key: value for key, value in schema.items() if key != "$defs"}, models, recursive)
+    whole = _inlined({key: value for key, value in _undescribed(schema).items() if key != "$defs"}, models, recursive)
     if "$ref" in whole:  # clients want to see an object at the top
         name, others = _name_of(whole), {key: value for key, value in whole.items() if key != "$ref"}
         whole = {**_inlined(models[name], models, recursive), **others}
@@ -35,6 +36,10 @@ def hoisted(schema: dict[str, Any], name: str) -> dict[str, Any]:
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     models = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     return {"type": "object", "properties": {name: inner}, "required": [name], **models}
+
+
+def _undescribed(model: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in model.items() if key != "description" or "properties" not in model}
 
 
 def _name_of(reference: dict[str, Any]) -> str:
@@ -84,7 +89,7 @@ def _without_redundant(node: Any, keeps_null: bool) -> Any:
     return {
         key: _value_without_redundant(key, value, keeps_null)
         for key, value in node.items()
-        if not _is_redundant(key, value, node)
+        if not _is_redundant(key, value)
     }
 
 
@@ -95,16 +100,14 @@ def _value_without_redundant(key: str, value: Any, keeps_null: bool) -> Any:
     return _without_redundant(value, keeps_null)
 
 
-def _is_redundant(key: str, value: Any, node: dict[str, Any]) -> bool:
+def _is_redundant(key: str, value: Any) -> bool:
     if key == "title":
         return isinstance(value, str)
     if key == "default":
         return not value or value == "."
     if key in ("minimum", "minItems"):
         return value in (0, 1)
-    if key == "additionalProperties":
-        return value is False
-    return key == "description" and "properties" in node
+    return key == "additionalProperties" and value is False
 
 
 def _without_null_arm(node: dict[str, Any]) -> dict[str, Any]:

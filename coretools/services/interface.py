@@ -144,7 +144,15 @@ class Queues(Protocol):
         ...
 
     async def get(self, queue: str, *, lease_seconds: float = 60.0) -> WorkItem:
-        """Lease the first item of the queue, waiting for one if it is empty."""
+        """Lease the first item of the queue, waiting for one if it is empty.
+
+        To wait for a time, cancel it: `with anyio.move_on_after(10)`. An item that arrives in that moment is delivered
+        to the next one, at the latest when its lease ends. Give it 10 s or more to tell a store that is away, which is
+        waited for up to 6 s, from a queue that is empty.
+
+        Raises:
+            Unreachable: the store does not answer.
+        """
         ...
 
     async def acknowledge(self, item: WorkItem) -> bool:

@@ -30,8 +30,10 @@ class ServiceLimits:
         """The total size of a name and its value.
 
         Raises:
-            TooLarge: one of them is too long.
+            TooLarge: one of them is too long. TypeError: they are no text and bytes.
         """
+        if not isinstance(name, str) or not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"a name is text and a value bytes, got {type(name).__name__} and {type(value).__name__}")
         name_bytes = len(name.encode("utf-8", "surrogatepass"))
         if name_bytes > self.name_bytes:
             raise TooLarge(f"a name of {name_bytes} bytes is too long; at most {self.name_bytes}")

@@ -176,8 +176,10 @@ class NatsQueues:
             )
         except NotFoundError:
             return QueueCounts(waiting=items, leased=0)
+        # Not all that is left: a server that was killed may have items again that were acknowledged, and are delivered
+        # to nobody.
         leased = min(items, consumer.num_ack_pending or 0)
-        return QueueCounts(waiting=items - leased, leased=leased)
+        return QueueCounts(waiting=min(items - leased, consumer.num_pending or 0), leased=leased)
 
     async def totals(self) -> QueueTotals:
         """The numbers of items in all queues."""

@@ -92,6 +92,12 @@ async def test_a_docstring_describes_the_parameters_and_keeps_its_lists(docstrin
         assert tool.description == f"Forecast the weather.\n\n{order}\n\nReturns: One line."
 
 
+class Release(BaseModel):
+    """Not this."""
+
+    service: str
+
+
 async def test_a_model_that_contains_itself_is_an_argument_and_a_result() -> None:
     """application-21"""
     app = App("a")
@@ -123,3 +129,21 @@ async def test_a_model_that_contains_itself_is_an_argument_and_a_result() -> Non
         given = {"above": {"name": "x", "below": [{"name": "y"}]}}
         result = await client.call_tool("directories", given)
         assert result.structured_content == {"result": [{"name": "x", "below": [{"name": "y", "below": []}]}]}
+
+
+async def test_a_parameter_that_is_a_model_keeps_its_description_and_the_model_loses_its_own() -> None:
+    """application-20"""
+    app = App("a")
+
+    @app.tool(Effect.READ)
+    def deploy(release: Release) -> None:
+        """Deploy.
+
+        Args:
+            release: What to deploy.
+        """
+
+    async with app.test_client() as client:
+        (tool,) = (await client.list_tools()).tools
+    assert tool.input_schema["properties"]["release"]["description"] == "What to deploy."
+    assert "Not this." not in str(tool.input_schema)

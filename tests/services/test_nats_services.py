@@ -121,6 +121,7 @@ async def test_what_a_killed_store_has_forgotten_loses_no_item_and_takes_no_room
         own_nats.start()
         await reached(services)
         assert (await services.totals()).waiting == 3
+        assert await services.queues.counts("q") == QueueCounts(waiting=0, leased=0)  # nobody gets them
         await services.queues.put("q", b"new")
         item = await services.queues.get("q")
         assert item.data == b"new"

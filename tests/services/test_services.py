@@ -103,6 +103,15 @@ async def test_a_value_or_key_over_its_limit_is_refused(place: Place, key: str, 
     assert await services.values.get(key) is None
 
 
+async def test_what_is_no_bytes_is_refused_in_words(place: Place) -> None:
+    """api-23"""
+    services = await place.open(SMALL)
+    with pytest.raises(TypeError, match="a name is text and a value bytes, got str and str"):
+        await services.queues.put("q", "text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got str and int"):
+        await services.values.set("k", 3)  # type: ignore[arg-type]
+
+
 async def test_values_are_bounded_by_count_and_by_bytes_and_none_is_evicted(place: Place) -> None:
     """api-23: a new one is refused, a replaced one counts once."""
     values = (await place.open(SMALL)).values

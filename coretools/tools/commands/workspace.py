@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from coretools.config.limits import Limits
-from coretools.errors import CommandSyntax
+from coretools.errors import CommandSyntax, InvalidArguments
 from coretools.process.run import Completed
 from coretools.process.runner import Runner
 from coretools.roots.directory_listing import DirectoryEntry, list_directory
@@ -40,6 +40,17 @@ class Workspace:
         self._runner = runner
         self._limits = limits
         self._is_logged = False
+        self._is_closed = False
+
+    @property
+    def _open_roots(self) -> Roots:
+        if self._is_closed:
+            raise RuntimeError("this workspace is closed: use it within `async with open_workspace(...)`")
+        return self._roots
+
+    def close(self) -> None:
+        """Refuse what follows; called at the end of `open_workspace`."""
+        self._is_closed = True
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -77,10 +88,14 @@ class Workspace:
         Raises:
             CannotStart: not found or not executable. DeniedCommand: the operator's policy refuses it, or wants a person
                 to be asked. Unconfined: the system can't confine programs, and nobody has allowed that.
-            CommandSyntax: no word, or a NUL in one. OutsideRoot, NotFound: the directory. Busy: too many run already.
+            CommandSyntax: no word, or a NUL in one.
+            InvalidArguments: a timeout of 0. OutsideRoot, NotFound: the directory. Busy: too many run already.
         """
         if isinstance(argv, str):
             raise CommandSyntax("argv is a list of words; split_command_line makes one of a command line", 0)
+        if timeout_seconds is not None and not timeout_seconds > 0:
+            raise InvalidArguments(f"timeout_seconds: must be more than 0, got {timeout_seconds:g}")
+        roots = self._open_roots
         prepared = await prepare_command(list(argv), env=environment, terminal="", runner=self._runner)
         options = replace(
             prepared.options,
@@ -90,7 +105,7 @@ class Workspace:
         )
         if not self._is_logged:
             await self.confinement()
-        with open_directory(self._roots, directory) as cwd:
+        with open_directory(roots, directory) as cwd:
             return await self._runner.run(prepared.argv, cwd=cwd, options=options)
 
     def read_bytes(self, path: str) -> bytes:
@@ -99,7 +114,7 @@ class Workspace:
         Raises:
             OutsideRoot, NotFound, WrongType. DeniedPath: hidden, as a secret. TooLarge: above 64 MiB.
         """
-        return read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes).data
+        return read_bytes(self._open_roots, path, limit_bytes=self._limits.file_bytes).data
 
     def read_text(self, path: str) -> str:
         """Return the text of a file: UTF-8, or another encoding that is certain.
@@ -117,7 +132,7 @@ class Workspace:
                 root. OutsideRoot, DeniedPath, WrongType.
         """
         data = content.encode() if isinstance(content, str) else content
-        write_bytes(self._roots, path, data, overwrite=overwrite, parents=parents)
+        write_bytes(self._open_roots, path, data, overwrite=overwrite, parents=parents)
 
     def delete_file(self, path: str) -> None:
         """Delete a file or a link.
@@ -125,7 +140,7 @@ class Workspace:
         Raises:
             OutsideRoot, NotFound, ReadOnly, DeniedPath. WrongType: a directory.
         """
-        delete_file(self._roots, path)
+        delete_file(self._open_roots, path)
 
     def list_directory(self, path: str = ".") -> tuple[DirectoryEntry, ...]:
         """Return what is in a directory, sorted by name.
@@ -133,12 +148,12 @@ class Workspace:
         Raises:
             OutsideRoot, NotFound. WrongType: not a directory.
         """
-        return list_directory(self._roots, path, limit=_MOST_ENTRIES).entries
+        return list_directory(self._open_roots, path, limit=_MOST_ENTRIES).entries
 
     def kind_of(self, path: str) -> Kind | None:
-        """Return `file`, `directory`, `link` or `device`; None if nothing is there.
+        """Return `file`, `directory`, `device`, or `link` for one that leads nowhere; None if nothing is there.
 
         Raises:
-            OutsideRoot, DeniedPath.
+            OutsideRoot: also for a link that leads out of the roots. DeniedPath.
         """
-        return kind_at(self._roots, path)
+        return kind_at(self._open_roots, path)

@@ -121,6 +121,17 @@ async def test_no_process_outlives_its_program(project: Path, how: str) -> None:
     assert processes_with(f"sleep\0{seconds}") == []
 
 
+async def test_a_timeout_of_nothing_and_a_closed_workspace_are_refused(project: Path) -> None:
+    """programs-2"""
+    async with open_workspace(project) as workspace:
+        with pytest.raises(CoreError, match="timeout_seconds: must be more than 0"):
+            await workspace.run(["true"], timeout_seconds=0)
+    with pytest.raises(RuntimeError, match="this workspace is closed"):
+        workspace.read_text("absent")
+    with pytest.raises(RuntimeError, match="this workspace is closed"):
+        await workspace.run(["true"])
+
+
 async def test_programs_have_the_roots_and_no_more(project: Path, tmp_path: Path) -> None:
     """programs-4"""
     (tmp_path / "secret").write_text("hunter2")
