@@ -5,7 +5,7 @@
 
 The checkout has its dependencies installed. Symbols are functions, methods, classes, types, and variables outside
 functions, as the compiler or Python's own parser declares them, by a random seed. Places are compared as pairs of file
-and line. Of each symbol with a use, the definition of one use is asked for too. "By text": all lines with the word;
+and line. For each symbol that is used, the definition of one use is looked up too. "By text": all lines with the word;
 "by syntax": the definitions of the name, if there is just one.
 """
 

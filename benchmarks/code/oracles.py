@@ -30,7 +30,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is said of a place."""
+    """The answer for one position."""
 
     references: tuple[tuple[str, int, int], ...]
     definitions: tuple[tuple[str, int, int], ...]

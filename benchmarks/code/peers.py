@@ -297,7 +297,7 @@ def main() -> None:
     """Compare."""
     parser = argparse.ArgumentParser()
     parser.add_argument("checkout", type=Path)
-    parser.add_argument("--path", required=True, help="a source file in a package, whose symbols are asked about")
+    parser.add_argument("--path", required=True, help="source file in a package; its symbols are looked up")
     parser.add_argument("--symbols", required=True, help="names of classes and functions at its top, with commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")

@@ -49,5 +49,5 @@ def _notes() -> int:
 
 
 def _note(data: bytes) -> None:
-    """Written by one system call, so that whoever is killed has noted all of it or nothing."""
+    """One system call writes a record, so a killed process leaves a whole record or none."""
     os.write(_notes(), data + b"\n")

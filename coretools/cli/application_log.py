@@ -12,7 +12,7 @@ from coretools.escapes import escape_unprintable
 from coretools.redaction.redactor import Redactor, secret_values
 
 _ABOUT_CODE = ("coretools.operations", "coretools.cli")
-"""The loggers of faults in an author's code: an exception, an async command that blocks. The user is told in a line."""
+"""Loggers that report faults in an author's code: exceptions, and async commands that block. Users see one line."""
 
 
 class LineLog(StderrHandler):
@@ -29,7 +29,7 @@ class LineLog(StderrHandler):
         return self.has_tracebacks or not record.name.startswith(_ABOUT_CODE)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a line, and its traceback if these are shown: of code only that, the user is told the rest."""
+        """Format a record as one line. With `--traceback`, add the traceback; for a fault in code, print only that."""
         lines = []
         if not record.name.startswith(_ABOUT_CODE) or not record.exc_info:
             message = record.getMessage().replace("\n", "\\n")

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 MAX_FILES = 50_000
-"""Most files that are watched; in a larger project the rest is not, and the answer says so."""
+"""Maximum number of watched files. In a larger project the answer says that changes may be missed."""
 
 MAX_SECONDS = 3.0
 """Time for one look."""

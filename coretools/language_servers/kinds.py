@@ -42,28 +42,28 @@ class ServerKind:
     needs_project: bool = False
     """Whether it knows only open files where there is no project file."""
     reports_readiness: bool = False
-    """Whether it says when it has read the project, and answers nothing, or too little, before.
+    """Whether it reports when it has loaded the project. Until then its answers are empty or incomplete.
 
     rust-analyzer by `experimental/serverStatus`, intelephense by `indexingEnded`.
     """
     check_by_compiler: str = ""
     """The notification that makes it run the compiler, whose diagnostics it sends by itself, beside its own."""
     asks_tsserver: bool = False
-    """Whether diagnostics are asked from its tsserver: those that it sends come in parts, without a version."""
+    """Whether diagnostics are requested from its tsserver. Published ones arrive in parts and without a version."""
     leaves_out_reexports: bool = False
-    """Whether its renames leave out `from a import b as b`, which its references have."""
+    """Whether its renames omit `from a import b as b`, although its references include it."""
     searches_open_projects: bool = False
-    """Whether it searches the projects of open files alone, and not those of other files that use a symbol."""
+    """Whether it searches only the projects of open files."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Its `initializationOptions`, and its answer to questions for settings, by section."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables; `{}` is a directory that is kept for the root."""
     reads_interpreter: bool = False
-    """Whether it takes the libraries of the interpreter on PATH, or, where there is none, those that it lies beside."""
+    """Whether it uses the libraries of the interpreter on PATH, and those of its own installation if there is none."""
 
     @property
     def watched_names(self) -> tuple[str, ...]:
-        """Files of the project that it has to be told of, beside those of its language."""
+        """Project files whose changes it must be notified of, in addition to source files."""
         return (*self.workspace_files, *self.project_files)
 
 

@@ -11,8 +11,9 @@ from lsprotocol import types
 from coretools.language_servers.answers import MAX_SPANS, Problem, Relation, Severity, Span, Spans, TextChange
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.find import file_uri, path_of_uri
+from coretools.language_servers.open_documents import MAX_BESIDE
 from coretools.language_servers.positions import Lines
-from coretools.language_servers.session import MAX_BESIDE, Session
+from coretools.language_servers.session import Session
 
 _METHODS = {
     "references": ("textDocument/references", "referencesProvider"),
@@ -97,7 +98,7 @@ async def open_projects(
     """
     if not session.found.kind.searches_open_projects:
         return ()
-    session.show(symbol.path, symbol.lines.text)
+    session.documents.show(symbol.path, symbol.lines.text)
     known = {symbol.path, *await _project_files(session, symbol.path)}
     until, opened = anyio.current_time() + OPENING_SECONDS, 0
     directories, left = set[str](), list[str]()
@@ -108,7 +109,7 @@ async def open_projects(
         if lines is None:
             left.append(path)
             continue
-        session.show_beside(path, lines.text)
+        session.documents.show_beside(path, lines.text)
         opened += 1
         if (
             directory := os.path.dirname(path)
@@ -202,7 +203,7 @@ async def problems(session: Session, path: str, text: str) -> list[Problem]:
     """
     kind = session.found.kind
     are_asked = kind.asks_tsserver or session.can("diagnosticProvider")
-    session.show(path, text, anew=not are_asked)
+    session.documents.show(path, text, anew=not are_asked)
     if kind.check_by_compiler and session.found.has_project:
         await session.compile()
     found = await shown_problems(session, path)
@@ -262,7 +263,7 @@ async def _callers(session: Session, symbol: SymbolPosition) -> list[Span]:
 
 
 def _position(session: Session, symbol: SymbolPosition) -> tuple[types.TextDocumentIdentifier, types.Position]:
-    uri = session.show(symbol.path, symbol.lines.text)
+    uri = session.documents.show(symbol.path, symbol.lines.text)
     line, character = symbol.lines.position(symbol.offset, session.encoding)
     return types.TextDocumentIdentifier(uri), types.Position(line, character)
 

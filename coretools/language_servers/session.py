@@ -1,4 +1,4 @@
-"""One language server from its start to its end: its process in the sandbox, what it was told, and what it knows."""
+"""One language server from its start to its end: its process in the sandbox, its state, its questions."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from coretools.language_servers.changed_files import MAX_SECONDS, ChangedFiles, 
 from coretools.language_servers.connection import Connection, plain, structured_diagnostics
 from coretools.language_servers.failure import NoAnswer
 from coretools.language_servers.find import FoundServer, file_uri
-from coretools.language_servers.kinds import ending_of
+from coretools.language_servers.open_documents import OpenDocuments
 from coretools.language_servers.positions import Encoding
 from coretools.process.children.streams import InputBuffer
 from coretools.process.run import Completed, RunOptions
@@ -31,9 +31,6 @@ MAX_PROGRESS = 1_000
 
 FAILED = "Error"
 """How the title of a task begins that is none: gopls reports so, without an end, why it can't load a project."""
-
-MAX_BESIDE = 50
-"""Documents that are open beside those that a question is about."""
 
 MAX_COMPILED = 1_000
 """Files whose diagnostics of a compiler are kept."""
@@ -89,17 +86,10 @@ class Session:
         self._halt = anyio.Event()
         self.connection = Connection(self._stdin, found.kind.settings, self._take_notice)
         self._files = ChangedFiles(found.project.path, found.kind.languages, found.kind.watched_names)
-        self._open: dict[str, tuple[int, str]] = {}
-        """Version and text of the open documents, by URI."""
-        self._beside: dict[str, None] = {}
-        """URIs of those that stay open until they change, oldest first."""
-        self._version = 0
+        self.documents = OpenDocuments(self.connection, found.kind.languages)
         self._progress: dict[str, str] = {}
         """The title of each task that it reports, and of one that failed its message."""
         self._is_quiescent: bool | None = None
-        self._diagnostics: dict[str, object] = {}
-        """What it sent of the open documents by itself, by URI."""
-        self._sends_versions = False
         self._compiled: dict[str, object] | None = None
         """Diagnostics of the compiler by URI; None if it has not run since files changed."""
         self._compiler_runs = 0
@@ -176,10 +166,7 @@ class Session:
     async def catch_up(self, seconds: float = MAX_SECONDS) -> list[FileChange]:
         """Tell it which files changed since the last time; return them. Looks for so long at most."""
         changes = await to_thread.run_sync(self._files.look, seconds)
-        changed = {file_uri(one.path) for one in changes}
-        watched = f"{file_uri(self.found.project.path)}/"
-        for uri in [one for one in self._beside if one in changed or not one.startswith(watched)]:
-            self._close(uri)
+        self.documents.close_changed({file_uri(one.path) for one in changes}, top=file_uri(self.found.project.path))
         if changes:
             self._compiled = None
             events = [types.FileEvent(file_uri(one.path), _CHANGES[one.change]) for one in changes]
@@ -214,57 +201,6 @@ class Session:
         failed = (title for title in self._progress.values() if title.startswith(FAILED))
         return next(failed, self._shown_error or self._health)
 
-    def show(self, path: str, text: str, *, anew: bool = False) -> str:
-        """Open a file for it, in place of those before, and return its URI. It reads all others by itself.
-
-        `anew` makes it send diagnostics once more, which know the other files as they are now.
-        """
-        uri = file_uri(path)
-        if anew and uri in self._open:
-            if self._sends_versions:  # it can be closed: the empty diagnostics of what is closed have no version
-                self._close(uri)
-            else:
-                self._show_text(uri, path, text)
-        self.show_only({path: text})
-        return uri
-
-    def show_beside(self, path: str, text: str) -> None:
-        """Open a file until it changes, so that its project is searched too; close the oldest if there are many."""
-        uri = file_uri(path)
-        if uri not in self._beside and len(self._beside) >= MAX_BESIDE:
-            self._close(next(iter(self._beside)))
-        self._beside[uri] = None
-        if uri not in self._open or self._open[uri][1] != text:
-            self._show_text(uri, path, text)
-
-    def _close(self, uri: str) -> None:
-        self._beside.pop(uri, None)
-        if self._open.pop(uri, None) is not None:
-            closed = types.TextDocumentIdentifier(uri)
-            self.connection.notify("textDocument/didClose", types.DidCloseTextDocumentParams(closed))
-
-    def show_only(self, texts: Mapping[str, str]) -> None:
-        """Open files for it with these texts, by absolute path, and close those of the last question."""
-        named = {file_uri(path): (path, text) for path, text in texts.items()}
-        for uri in self._open.keys() - named.keys() - self._beside.keys():
-            self._close(uri)
-        for uri, (path, text) in named.items():
-            if uri not in self._open or self._open[uri][1] != text:
-                self._show_text(uri, path, text)
-
-    def _show_text(self, uri: str, path: str, text: str) -> None:
-        self._version += 1
-        self._diagnostics.pop(uri, None)
-        if uri in self._open:  # not closed and opened again: some servers send empty diagnostics of what was closed
-            changed = types.VersionedTextDocumentIdentifier(self._version, uri)
-            whole = types.TextDocumentContentChangeWholeDocument(text)
-            self.connection.notify("textDocument/didChange", types.DidChangeTextDocumentParams(changed, [whole]))
-        else:
-            language = self.found.kind.languages.get(ending_of(path), "plaintext")
-            document = types.TextDocumentItem(uri, language, self._version, text)
-            self.connection.notify("textDocument/didOpen", types.DidOpenTextDocumentParams(document))
-        self._open[uri] = (self._version, text)
-
     async def published_diagnostics(self, uri: str) -> list[types.Diagnostic]:
         """Wait for the diagnostics of an open document that a server sends by itself.
 
@@ -272,11 +208,11 @@ class Session:
             NoAnswer: none came in time.
         """
         with anyio.move_on_after(self._limits.language_answer_seconds):
-            while uri not in self._diagnostics and self.is_alive:
+            while uri not in self.documents.diagnostics and self.is_alive:
                 await self._wait_for_news()
-        if uri not in self._diagnostics:
+        if uri not in self.documents.diagnostics:
             raise self.connection.failure or NoAnswer("it sent no diagnostics in time")
-        return structured_diagnostics(self._diagnostics[uri])
+        return structured_diagnostics(self.documents.diagnostics[uri])
 
     async def compile(self) -> None:
         """Let it run the compiler, if files changed since the last run.
@@ -341,20 +277,13 @@ class Session:
         elif method == "window/showMessage" and params.get("type") == types.MessageType.Error.value:
             self._shown_error = plain(params.get("message"))
         elif method == "textDocument/publishDiagnostics":
-            self._take_diagnostics(str(params.get("uri")), params)
+            uri, diagnostics = str(params.get("uri")), params.get("diagnostics")
+            self.documents.take_diagnostics(uri, params.get("version"), diagnostics)
+            if self._compiled is not None and len(self._compiled) < MAX_COMPILED:
+                self._compiled[uri] = diagnostics
         else:
             return
         self._news.set()
-
-    def _take_diagnostics(self, uri: str, params: Mapping[str, Any]) -> None:
-        """Keep those of an open document, in its present version, and what a compiler says of any file."""
-        version, diagnostics = params.get("version"), params.get("diagnostics")
-        self._sends_versions |= version is not None
-        expected = (self._open[uri][0],) if uri in self._open else ()
-        if version in expected or (expected and version is None and not self._sends_versions):
-            self._diagnostics[uri] = diagnostics
-        if self._compiled is not None and len(self._compiled) < MAX_COMPILED:
-            self._compiled[uri] = diagnostics
 
     def _take_progress(self, token: str, value: object) -> None:
         kind = value.get("kind") if isinstance(value, dict) else None

@@ -35,7 +35,7 @@ _FORM = "declare -> AsyncGenerator[TYPE], or AsyncGenerator[tuple[TYPE, TYPE]] f
 
 
 class _Told(AbstractAsyncContextManager[object]):
-    """A lifespan whose end is told in one line if it fails by itself: a task of it, or what closes it."""
+    """A lifespan whose failure, in one of its tasks or while it closes, becomes an `InternalFailure` of one line."""
 
     def __init__(self, lifespan: AbstractAsyncContextManager[object], source: str) -> None:
         self._lifespan = lifespan

@@ -12,6 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+UNREACHABLE = "the store of the services can't be reached; the operation may have happened; try again later"
+"""The text of `Unreachable`."""
+
 
 class Values(Protocol):
     """A key-value store of bytes."""

@@ -20,6 +20,7 @@ from nats.js.client import JetStreamContext
 from nats.js.errors import APIError
 
 from coretools.errors import BadSetting, CoreError, TooLarge, Unreachable
+from coretools.services.interface import UNREACHABLE
 
 SCHEMES = ("nats", "tls")
 
@@ -40,7 +41,6 @@ HEADER_BYTES = 512
 
 UNREADABLE = "services.url: can't be read; write reserved characters of a password as %XX"
 
-UNREACHABLE = "the store of the services can't be reached now; what was asked of it may have happened; try again later"
 
 NO_ROOM = frozenset({10077, 10047, 10023})
 """Errors of JetStream that has no room (its errors.json): a limit of the stream, of the account, of the server."""

@@ -295,7 +295,7 @@ class NatsQueues:
         try:
             async with asyncio.timeout(TRY_SECONDS):
                 await client.lose_interest(subscription)
-                # JetStream drops requests that nobody listens for when it is asked about its consumer, else too late:
+                # JetStream drops abandoned requests when a client queries the consumer, otherwise too late:
                 # 2.9 loses its place if it finds out with an item in its hand.
                 await client.jetstream(timeout=TRY_SECONDS).consumer_info(place.stream, place.consumer)
                 await subscription.unsubscribe()

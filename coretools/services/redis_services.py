@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from coretools.errors import Unreachable
-from coretools.services.interface import QueueTotals
+from coretools.services.interface import UNREACHABLE, QueueTotals
 from coretools.services.limits import ServiceLimits
 from coretools.services.redis_connection import RedisAddress, RedisConnection
 from coretools.services.redis_queues import RedisQueues
@@ -18,7 +18,6 @@ PREFIX = "coretools:services:"
 TIMEOUT_SECONDS = 5.0
 """For one answer of Redis, which may have to write to its disk first."""
 
-UNREACHABLE = "the store of the services can't be reached now; what was asked of it may have happened; try again later"
 
 logger = logging.getLogger(__name__)
 

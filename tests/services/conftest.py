@@ -7,22 +7,9 @@ import pytest
 
 from tests.services.engines import ENGINES, Place
 from tests.services.nats_server import NatsServer
-from tests.web.replicas.redis_server import RedisServer
+from tests.web.replicas.redis_server import RedisServer, own_redis, shared_redis
 
-
-@pytest.fixture(scope="session")
-def shared_redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def own_redis() -> Iterator[RedisServer]:
-    """One that a restart empties."""
-    server = RedisServer()
-    yield server
-    server.close()
+__all__ = ["own_redis", "shared_redis"]  # fixtures
 
 
 @pytest.fixture

@@ -5,22 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.web.auth.authorization_server import AuthorizationServer
-from tests.web.replicas.redis_server import RedisServer
+from tests.web.replicas.redis_server import own_redis, shared_redis
 
-
-@pytest.fixture(scope="session")
-def shared_redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def own_redis() -> Iterator[RedisServer]:
-    """For a test that damages it."""
-    server = RedisServer()
-    yield server
-    server.close()
+__all__ = ["own_redis", "shared_redis"]  # fixtures
 
 
 @pytest.fixture(scope="module")

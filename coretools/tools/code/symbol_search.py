@@ -18,7 +18,7 @@ from coretools.tools.outline import name_parts
 
 
 class SymbolSearch:
-    """Finds what the code tools are asked about."""
+    """Finds the symbol that a call names."""
 
     def __init__(self, roots: Roots, limits: Limits, mentions: TextMentions) -> None:
         self._roots = roots

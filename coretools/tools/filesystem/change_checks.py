@@ -16,7 +16,7 @@ class ChangeChecks:
     refuses_syntax_errors: bool = False
     """A change that introduces some is refused, not only reported."""
     servers: LanguageServers | None = None
-    """Those that are asked for new errors if they run; without them none is told."""
+    """Running servers report new errors; without them no errors are reported."""
     errors_seconds: float = 1.0
     """Longest wait for them."""
 
@@ -32,7 +32,7 @@ class ChangeChecks:
         return check
 
     def asks_about(self, place: RootedPath) -> bool:
-        """Whether a server would be asked about a file now."""
+        """Whether a server is ready to check a file."""
         return self.servers is not None and self.servers.ready(place) is not None
 
     def new_errors(self, changes: Sequence[ChangedText]) -> Mapping[RootedPath, NewErrors]:

@@ -247,7 +247,7 @@ class ChangingTools(FileToolSet):
         return self._checks.syntax(path, old_text(self._roots, self._limits, path), content)
 
     def _text_to_compare(self, path: str) -> str | None:
-        """The text of a file before it is replaced, if a language server will be asked; else None."""
+        """Read a file before it is replaced if a language server will check it; otherwise return None."""
         is_compared = self._checks.asks_about(self._roots.place(path))
         return old_text(self._roots, self._limits, path) if is_compared else None
 

@@ -89,7 +89,7 @@ class EditingToolSet(FileToolSet):
         )
 
     def _errors_of(self, edited: Sequence[EditedFile], *, dry_run: bool) -> Mapping[RootedPath, NewErrors]:
-        """The errors that edits introduced once they are written. Where the syntax is wrong, that is said alone."""
+        """Return the errors that written edits introduced; none if syntax errors are reported instead."""
         if dry_run or any(file.syntax.faults for file in edited):
             return {}
         return self._checks.new_errors(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coretools.language_servers.session import Session
 
 SHOWN_ERRORS = 5
-"""Errors of one call that are told; the rest is counted."""
+"""Maximum number of errors shown for one call; the rest are counted."""
 
 _MESSAGE_CHARACTERS = 300
 
@@ -113,7 +113,7 @@ async def _errors(
     from coretools.language_servers.queries import shown_problems  # a server runs: it is loaded already
 
     texts = {change.place.path: text for change in changes if (text := text_of(change)) is not None}
-    session.show_only(texts)
+    session.documents.show_only(texts)
     return {
         place: [one for one in await shown_problems(session, place.path) if one.severity == "error"] for place in places
     }

@@ -5,10 +5,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import pytest
 
 from tests.clients.conftest import without
 
@@ -77,3 +79,18 @@ class RedisServer:
     def close(self) -> None:
         self.kill()
         shutil.rmtree(self._folder)
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """For a test that damages it; a restart empties it."""
+    server = RedisServer()
+    yield server
+    server.close()
