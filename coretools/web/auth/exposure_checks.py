@@ -61,9 +61,9 @@ def _of_exposure(config: Config, *, has_auth: bool) -> Iterator[str]:
     if not is_exposed(config):
         if not has_auth and config.auth.anonymous == "no":
             yield (
-                "nobody would need a token: set auth.tokens or [auth.jwt]; or auth.anonymous (also as"
-                ' CORETOOLS_HTTP_AUTH__ANONYMOUS) = "user" for direct calls of processes of this user, "machine" for'
-                " whoever reaches a port of this machine"
+                'nobody would need a token: set auth.tokens or [auth.jwt]; or auth.anonymous = "user" for direct calls '
+                'of processes of this user, "machine" for whoever reaches a port of this machine (as a variable:'
+                " CORETOOLS_HTTP_AUTH__ANONYMOUS)"
             )
         return
     where = f"server.host {server.host}" if not server.proxies else "a server behind a proxy"
